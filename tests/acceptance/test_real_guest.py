@@ -136,7 +136,7 @@ def test_the_real_client_deletes_it_and_nothing_is_left(real_cloud: Cloud, membe
     real_cloud.wait_until_clean()
 
 
-def test_what_the_client_lists(member: Client, admin: Client) -> None:
+def test_lists_of_the_openstack_client(member: Client, admin: Client) -> None:
     assert {"tiny", "small", "medium", "large"} <= {row["Name"] for row in member.json("flavor list")}
     assert {"tiny-linux", "simulated-linux"} <= {row["Name"] for row in member.json("image list")}
     assert {row["Name"] for row in member.json("network list")} == {"private", "public"}

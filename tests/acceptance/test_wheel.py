@@ -109,7 +109,7 @@ def test_type_checkers_see_the_types_of_the_package(novella: Path) -> None:
     }
 
 
-def test_its_pages_are_complete(installed: Cloud) -> None:
+def test_pages_of_the_installed_package_are_complete(installed: Cloud) -> None:
     with requests.Session() as browser:
         browser.headers["Accept-Language"] = "de"
         page = browser.get(f"{installed.url}/sign-in", timeout=SECONDS)

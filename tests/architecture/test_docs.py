@@ -189,7 +189,7 @@ def test_every_command_line_of_the_documentation_is_understood() -> None:
         ("drain rack1-03 --now", ["--now"]),
     ],
 )
-def test_what_no_parser_knows_is_found_in_a_command_line(line: str, unknown: list[str]) -> None:
+def test_unknown_words_of_a_command_line_are_found(line: str, unknown: list[str]) -> None:
     assert unknown_words(line) == unknown
 
 

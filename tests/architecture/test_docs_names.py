@@ -108,7 +108,7 @@ def test_every_path_of_the_documentation_is_served(page: str) -> None:
         ("`/api/workflows/UUID/{skip,jump}`", ["/api/workflows/UUID/{skip,jump}"]),
     ],
 )
-def test_what_no_route_serves_is_found(text: str, unknown: list[str]) -> None:
+def test_paths_without_a_route_are_found(text: str, unknown: list[str]) -> None:
     assert unknown_paths(text) == unknown
 
 
@@ -130,7 +130,7 @@ def test_the_openstack_client_understands_every_line_of_the_documentation() -> N
         ("server create --size tiny web-1", ["--size"]),
     ],
 )
-def test_what_the_openstack_client_does_not_know_is_found(line: str, unknown: list[str]) -> None:
+def test_unknown_words_of_the_openstack_client_are_found(line: str, unknown: list[str]) -> None:
     assert unknown_words(line, client_commands()) == unknown
 
 

@@ -25,7 +25,7 @@ CONTRACTS = {
 TEST_MODULE = re.compile(r"tests\.(\w+\.)*test_\w+")
 
 
-def test_what_tests_share_is_no_module_of_tests() -> None:
+def test_no_module_of_tests_is_imported_by_another() -> None:
     """A module of tests is run, and not imported: what others need of it is in `tests/fixtures/`."""
     imported = {
         f"{path}: {node.module}"

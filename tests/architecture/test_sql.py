@@ -139,5 +139,5 @@ def test_sql_is_recognized(source: str) -> None:
     "source",
     ["'''SELECT 1'''", "methods = ('GET', 'DELETE', 'UPDATE')", "from conductor.db.dialect import NOW", "step.run(1)"],
 )
-def test_nothing_else_is_taken_for_sql(source: str) -> None:
+def test_other_text_is_not_taken_for_sql(source: str) -> None:
     assert not list(signs(ast.parse(source)))

@@ -129,7 +129,7 @@ def test_each_allowed_file_needs_it() -> None:
         ("from time import time\nassert time() - began < 2", "assert on a duration"),
     ],
 )
-def test_it_is_found(code: str, name: str) -> None:
+def test_sleeps_and_assertions_about_durations_are_found(code: str, name: str) -> None:
     assert [found for _, found in uses(ast.parse(code))] == [name]
 
 
@@ -143,5 +143,5 @@ def test_it_is_found(code: str, name: str) -> None:
         "def f(clock):\n    clock.sleep(1)",
     ],
 )
-def test_it_is_allowed(code: str) -> None:
+def test_other_uses_of_time_are_allowed(code: str) -> None:
     assert list(uses(ast.parse(code))) == []

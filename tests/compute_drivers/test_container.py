@@ -343,7 +343,7 @@ def test_a_build_interrupted_at_any_place_leaves_nothing(driver: ContainerDriver
         assert left_of(driver, guest.instance_uuid) == []
 
 
-def test_what_a_killed_process_left_is_found_built_over_and_destroyed(driver: ContainerDriver) -> None:
+def test_remains_of_a_killed_container_build_are_found_replaced_and_destroyed(driver: ContainerDriver) -> None:
     """As after a kill in the middle of a build: a disk half-written and mounted, and a container not started."""
     begun, dropped = guest_of(str(uuid4()), IMAGE), guest_of(str(uuid4()), IMAGE)
     for guest in (begun, dropped):

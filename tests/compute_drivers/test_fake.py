@@ -49,7 +49,7 @@ class TestConformance(DriverConformance):
         return lambda uuid: guest_of(uuid, IMAGE, ports=(PORT,))
 
 
-def test_it_reports_its_configured_values() -> None:
+def test_a_simulated_host_reports_its_configured_values() -> None:
     report = started("sim-7", vcpus=16, memory_mb=4096, disk_gb=100, cpu_allocation_ratio=2.0).report()
     assert report.node == "sim-7"
     amounts = {name: (a.total, a.reserved, a.allocation_ratio, a.max_unit) for name, a in report.inventory.items()}

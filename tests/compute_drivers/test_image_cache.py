@@ -46,7 +46,7 @@ def test_beyond_the_size_limit_the_least_recently_used_images_are_removed(tmp_pa
     assert names(tmp_path) == {"two", "three"}
 
 
-def test_what_a_disk_lies_on_or_is_being_built_from_stays(tmp_path: Path) -> None:
+def test_images_in_use_by_disks_or_builds_are_kept(tmp_path: Path) -> None:
     cache = filled(tmp_path / "images", keep_seconds=0.0)
     folder = tmp_path / "instances" / "guest"
     folder.mkdir(parents=True)

@@ -84,7 +84,7 @@ def test_a_guest_is_a_process_with_a_disk_and_a_console_and_destroy_removes_all(
     assert driver.guests() == []
 
 
-def test_it_reports_this_machine(driver: LibvirtDriver) -> None:
+def test_the_report_describes_this_machine(driver: LibvirtDriver) -> None:
     report, found = driver.report(), probe()
     assert found.is_usable, found.reason
     assert report.node == "real-1"
@@ -194,7 +194,7 @@ def test_an_image_larger_than_the_flavor_is_refused(driver: LibvirtDriver, tmp_p
     assert driver.guests() == []
 
 
-def test_what_the_hypervisor_refuses_is_a_driver_error_without_paths_and_leaves_nothing(driver: LibvirtDriver) -> None:
+def test_errors_of_the_hypervisor_are_driver_errors_without_paths(driver: LibvirtDriver) -> None:
     guest = guest_of(str(uuid4()), IMAGE, flavor=FlavorSpec("9", "odd", vcpus=9999, memory_mb=64, root_gb=1))
     with pytest.raises(DriverError) as refused:
         driver.spawn(guest, RecordedProgress())
@@ -217,7 +217,7 @@ def test_a_build_interrupted_at_any_place_leaves_nothing(driver: LibvirtDriver) 
         assert files_of(driver, guest.instance_uuid) == []
 
 
-def test_what_a_killed_build_left_is_listed_built_over_and_destroyed(driver: LibvirtDriver) -> None:
+def test_remains_of_a_killed_build_are_listed_replaced_and_destroyed(driver: LibvirtDriver) -> None:
     begun, dropped = guest_of(str(uuid4()), IMAGE), str(uuid4())
     for uuid in (begun.instance_uuid, dropped):
         directory = state_dir(driver) / "instances" / uuid

@@ -103,7 +103,7 @@ class TestTheMachine:
             ({}, {"hw_boot_menu": "true"}, "os/bootmenu", ("yes",)),
         ],
     )
-    def test_what_flavor_and_image_ask_for(
+    def test_machines_follow_flavor_and_image(
         self, specs: dict[str, str], properties: dict[str, str], path: str, found: tuple[str, ...]
     ) -> None:
         (element,) = described(guest(specs, properties)).findall(path)

@@ -346,7 +346,9 @@ def test_a_host_that_returns_does_not_take_the_port_of_its_evacuated_guest(
         destination.stop()
 
 
-def test_what_a_host_lacks_is_named_when_it_starts(driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab) -> None:
+def test_missing_requirements_of_ovn_are_named_at_the_start(
+    driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab
+) -> None:
     host = lab.hosts["h2"]
 
     def cause() -> str:

@@ -222,7 +222,7 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG_OPTIONS)
-def test_what_is_wrong_is_named_before_anything_starts(options_of: Machines, case: str) -> None:
+def test_invalid_options_are_named_before_the_start(options_of: Machines, case: str) -> None:
     options, fields, complaint = WRONG_OPTIONS[case]
     with pytest.raises(Invalid, match=complaint) as refused:
         RedfishDriver("rack-9", options_of(SPARE, options=options, **fields), open_image)

@@ -60,7 +60,7 @@ def test_a_message_is_named_and_versioned() -> None:
     )
     | st.builds(ConsoleWritten, host=TEXT, instance_uuid=TEXT, offset=st.integers(0, 2**53), text=st.text())
 )
-def test_what_is_sent_as_json_arrives_equal(message: object) -> None:
+def test_messages_survive_json(message: object) -> None:
     assert decode(json.loads(json.dumps(encode(message)))) == message
 
 

@@ -85,7 +85,7 @@ def test_values_that_cannot_be_downgraded_are_refused() -> None:
         ("hardware", {"numa": None, "devices": [{"address": "0000:81:00.0", "alias": "gpu"}]}),
     ],
 )
-def test_what_a_guest_would_lose_is_named_and_not_shown(name: str, value: Any) -> None:
+def test_lost_features_of_a_downgraded_guest_are_named_without_values(name: str, value: Any) -> None:
     spawn = body("spawn_instance-1.2") | _defaults("spawn_instance", "1.2")
     spawn["body"]["guest"][name] = value
     with pytest.raises(Inexpressible) as refused:
@@ -114,7 +114,7 @@ def test_a_volume_of_several_guests_is_not_for_hosts_that_lock_each(name: str) -
         ("volumes", [{"is_shared": True}], "a volume of"),
     ],
 )
-def test_what_only_new_hosts_can_do_for_a_guest_is_refused(name: str, value: Any, words: str) -> None:
+def test_features_that_only_newer_hosts_have_are_refused(name: str, value: Any, words: str) -> None:
     spawn = body("spawn_instance-1.5")
     spawn["body"]["guest"] |= {"files": [], name: value}
     with pytest.raises(Inexpressible, match=words):

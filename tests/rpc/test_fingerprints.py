@@ -96,7 +96,7 @@ def test_old_bodies_still_decode(path: Path) -> None:
     assert decode(encode(message)) == message
 
 
-def test_what_messages_carry_is_read_too_and_newer_fields_are_dropped() -> None:
+def test_values_inside_messages_are_decoded_without_newer_fields() -> None:
     spawn = json.loads((CORPUS / "spawn_instance-1.5.json").read_text())["body"]["guest"]
     guest = GuestSpec.from_json(spawn)
     assert json.loads(json.dumps(guest.to_json())) == spawn

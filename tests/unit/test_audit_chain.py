@@ -75,7 +75,7 @@ def test_any_change_of_the_chain_is_found(attack: tuple[str, list[SealedRecord],
 
 
 @given(st.integers(1, 8), st.data())
-def test_what_is_left_of_a_chain_that_was_cut_in_front_is_whole(count: int, data: st.DataObject) -> None:
+def test_a_chain_whose_oldest_records_were_pruned_verifies(count: int, data: st.DataObject) -> None:
     rows = records(CHAIN, count)
     cut = data.draw(st.integers(0, count))
     begin = rows[cut - 1].place if cut else BEGIN

@@ -158,7 +158,7 @@ def test_a_guest_with_slaac_gets_only_dns_names() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.binary(max_size=90), st.sampled_from([17, 58]))
-def test_whatever_a_guest_says_is_answered_or_not_but_never_an_error(data: bytes, protocol: int) -> None:
+def test_no_frame_of_a_guest_raises_an_error(data: bytes, protocol: int) -> None:
     segment = serving(MADE, STATEFUL)
     for requested in (
         frame(ALL_SERVERS, protocol, data),

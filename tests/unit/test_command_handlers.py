@@ -258,7 +258,7 @@ def test_urgent_commands_have_threads_of_their_own(make: Callable[..., Host], gu
     assert [(source.answer(key).error or {})["class"] for key in held] == ["StaleToken"] * 3
 
 
-def test_what_a_driver_cannot_do_never_reaches_it(make: Callable[..., Host], guest: GuestSpec) -> None:
+def test_unsupported_commands_never_reach_the_driver(make: Callable[..., Host], guest: GuestSpec) -> None:
     host = make()
     host.do(m.SpawnInstance, guest, guest=guest.to_json())
     host.driver.capabilities = frozenset()

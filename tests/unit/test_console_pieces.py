@@ -35,7 +35,7 @@ def stretch(message: ConsolesWritten) -> ConsoleLogSlice:
 
 @settings(max_examples=200)
 @given(st.data())
-def test_what_is_kept_is_an_end_of_what_was_written(data: st.DataObject) -> None:
+def test_stored_console_output_is_a_suffix_of_what_was_written(data: st.DataObject) -> None:
     """A follower that may be restarted sends; the pieces arrive in any order, some twice, and the last one does."""
     driver, sent = TinyDriver(), []
     follower = ConsoleFollower(CONFIG, driver, lambda _, message: sent.append(message))

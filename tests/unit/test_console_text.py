@@ -42,7 +42,7 @@ def test_a_tail_is_an_end_of_the_text(raw: bytes, most: int) -> None:
     assert to_text(raw).endswith(to_text(kept))
 
 
-def test_what_is_no_text_is_marked_byte_by_byte() -> None:
+def test_invalid_bytes_are_replaced_one_by_one() -> None:
     assert to_text(b"ok \xff\xfe \xe2\x82 \x00 \xe2\x82\xac") == "ok ?? ?? ? €"
     assert whole_length(b"price: \xe2\x82") == 7
     assert whole_length(b"price: \xff") == 8

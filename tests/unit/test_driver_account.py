@@ -55,7 +55,7 @@ def test_calls_and_their_durations_are_reported_once_and_again_after_a_failed_re
     assert statistics.take()["milliseconds"] == [12.5, 12.5]
 
 
-def test_what_a_driver_raises_is_noted_with_where_and_without_what_is_foreign_or_secret(
+def test_driver_errors_are_recorded_with_their_place_and_without_secrets(
     statistics: DriverStatistics,
 ) -> None:
     for error in (RuntimeError("/etc/shadow"), DriverError("The disk is full of sesame."), NotImplementedError("todo")):
@@ -75,7 +75,9 @@ def test_what_a_driver_raises_is_noted_with_where_and_without_what_is_foreign_or
 
 
 @pytest.mark.parametrize("error", [BuildAborted("no"), GuestMissing(), StaleToken()])
-def test_what_is_not_its_fault_is_only_a_call(statistics: DriverStatistics, error: Exception) -> None:
+def test_errors_that_are_no_fault_of_the_driver_count_as_calls_only(
+    statistics: DriverStatistics, error: Exception
+) -> None:
     with pytest.raises(type(error)):
         call(statistics, raising(error))
     assert statistics.take() == {"milliseconds": [12.5], "faults": 0, "notes": []}

@@ -23,13 +23,13 @@ from conductor.core.errors import Invalid
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "compute-drivers.md"
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_missing_options_have_their_defaults() -> None:
     options = parse(LibvirtOptions, {"state_dir": "var/x"}, "libvirt")
     assert options == LibvirtOptions(state_dir=Path("var/x"))
     assert (options.virt_type, options.uri, options.vcpus, options.cpu_allocation_ratio) == ("auto", "", None, 4.0)
 
 
-def test_what_is_given_is_converted() -> None:
+def test_given_options_are_converted() -> None:
     given = {"state_dir": Path("/x"), "vcpus": 3, "memory_mb": None, "cpu_allocation_ratio": 2, "virt_type": "qemu"}
     options = parse(LibvirtOptions, given, "libvirt")
     assert options == LibvirtOptions(state_dir=Path("/x"), vcpus=3, cpu_allocation_ratio=2.0, virt_type="qemu")
@@ -53,7 +53,7 @@ def test_what_is_given_is_converted() -> None:
         ({"state_dir": "/x", "uri": None}, "Option libvirt.uri: None is not a text."),
     ],
 )
-def test_what_is_wrong_is_named(given: Mapping[str, Any], complaint: str) -> None:
+def test_invalid_values_are_named(given: Mapping[str, Any], complaint: str) -> None:
     with pytest.raises(Invalid, match=re.escape(complaint)):
         parse(LibvirtOptions, given, "libvirt")
 

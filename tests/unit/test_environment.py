@@ -34,7 +34,7 @@ def parsed(**variables: str) -> Environment:
         ("sim.example:1", ("sim.example", 1)),
     ],
 )
-def test_where_consoles_are_joined(text: str, place: tuple[str, int] | None) -> None:
+def test_values_of_console_listen(text: str, place: tuple[str, int] | None) -> None:
     assert parsed(NOVELLA_CONSOLE_LISTEN=text).console_listen == place
 
 
@@ -51,7 +51,7 @@ def test_the_servers_of_ovn(remotes: str) -> None:
 
 
 @pytest.mark.parametrize("remotes", ["10.0.0.1", "http://a:6641", "unix:ovn.sock", "tcp:a:6641,", "tcp:a b:1"])
-def test_what_is_no_server_of_ovn_is_refused(remotes: str) -> None:
+def test_invalid_ovn_servers_are_refused(remotes: str) -> None:
     with pytest.raises(InvalidEnvironment, match=r"NOVELLA_OVN_NORTHBOUND: .* is not a server of OVN"):
         parsed(NOVELLA_OVN_NORTHBOUND=remotes, NOVELLA_OVN_SOUTHBOUND="tcp:a:6642")
 
@@ -88,7 +88,7 @@ def test_the_url_of_a_group(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["etcd", "etcd://", "etcd://a,/x", "etcd://ana:hunter2@a/x", "etcd://a/x?y", "://a"])
-def test_what_is_no_url_of_a_group_is_refused_without_it(url: str) -> None:
+def test_invalid_group_urls_are_refused_without_showing_them(url: str) -> None:
     with pytest.raises(InvalidEnvironment) as refused:
         parsed(NOVELLA_MEMBERSHIP_URL=url)
     assert str(refused.value) == (

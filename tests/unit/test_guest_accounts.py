@@ -90,7 +90,7 @@ class TestUids:
             thread.join()
         assert sorted(found) == list(range(BASE + 1, BASE + 17))
 
-    def test_what_a_killed_process_left_is_released_and_no_others(self, folder: Path) -> None:
+    def test_only_uids_of_a_killed_process_are_released(self, folder: Path) -> None:
         accounts, other = accounts_of(folder, "a"), accounts_of(folder, "b")
         kept, left, foreign = (str(uuid4()) for _ in range(3))
         wanted = {accounts.account_of(kept).uid, other.account_of(foreign).uid}
@@ -116,7 +116,7 @@ class TestUids:
 
 
 class TestVolumes:
-    def test_they_are_open_while_the_guest_has_them(self, folder: Path, tmp_path: Path) -> None:
+    def test_volumes_are_open_to_their_guest_while_attached(self, folder: Path, tmp_path: Path) -> None:
         accounts, guest = accounts_of(folder), str(uuid4())
         uid = posix_acl.user(accounts.account_of(guest).uid)
         first, second = tmp_path / "first.raw", tmp_path / "second.raw"
@@ -131,7 +131,7 @@ class TestVolumes:
         assert posix_acl.named(second) == {}
         assert [mode_of(path) for path in (first, second)] == [0o600, 0o600]
 
-    def test_what_was_opened_by_a_process_that_was_killed_is_closed(
+    def test_access_granted_by_a_killed_process_is_revoked(
         self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         accounts, guest, path = accounts_of(folder), str(uuid4()), tmp_path / "first.raw"
@@ -164,7 +164,7 @@ class TestLists:
             posix_acl.forget(tmp_path, party)
         assert (posix_acl.named(tmp_path), mode_of(tmp_path)) == ({}, 0o750)
 
-    def test_what_a_mask_took_away_does_not_come_back(self, tmp_path: Path) -> None:
+    def test_permissions_removed_by_a_mask_do_not_return(self, tmp_path: Path) -> None:
         tmp_path.chmod(0o750)
         posix_acl.permit(tmp_path, posix_acl.user(BASE + 1), READ | SEARCH)
         tmp_path.chmod(0o700)
@@ -236,7 +236,7 @@ class TestTheDataFolder:
         assert posix_acl.named(data) == {posix_acl.group(BASE): SEARCH}
 
     @pytest.mark.parametrize("party", [posix_acl.user(1000), posix_acl.group(BASE), posix_acl.user(BASE)])
-    def test_it_is_closed_to_all_users_where_others_have_access_too(
+    def test_a_file_given_to_the_group_is_closed_to_all_where_others_have_access(
         self, data: Path, party: posix_acl.AclPrincipal
     ) -> None:
         volume = data / "volumes" / "v.raw"

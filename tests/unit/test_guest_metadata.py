@@ -143,7 +143,9 @@ class TestHttp:
             (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2000\r\n" + b"x" * 8192 + b"\r\n", 413),
         ],
     )
-    def test_what_is_too_large_or_no_request(self, pages: MetadataPages, request_bytes: bytes, status: int) -> None:
+    def test_large_and_malformed_requests_are_refused(
+        self, pages: MetadataPages, request_bytes: bytes, status: int
+    ) -> None:
         exchange = Exchange(pages)
         assert exchange.receive(request_bytes).startswith(b"HTTP/1.1 %d " % status)
         assert exchange.is_over

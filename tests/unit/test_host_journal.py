@@ -130,7 +130,7 @@ def test_pruning_forgets_old_answers_but_neither_tokens_nor_work(journal: HostJo
     assert journal.begin(spawn(key="older", token=4)) == JournalDecision(CommandDecision.REFUSED)
 
 
-def test_what_only_the_guest_may_read_is_not_kept(journal: HostJournal, path: Path) -> None:
+def test_secrets_of_a_guest_are_not_stored_in_the_journal(journal: HostJournal, path: Path) -> None:
     journal.begin(spawn(user_data="correct horse battery"))
     journal.finish("k1", ANSWER)
     journal.close()

@@ -68,7 +68,7 @@ def test_the_hosts_of_the_file_are_started_beside_the_others(path: Path, setting
         (GOOD.replace("box-2", "box-1"), "host[1].name: box-1 is there twice"),
     ],
 )
-def test_what_is_wrong_is_named(path: Path, text: str, reason: str) -> None:
+def test_invalid_values_are_named(path: Path, text: str, reason: str) -> None:
     path.write_text(text)
     with pytest.raises(CommandError) as refusal:
         hosts_file.read(path, path.parent)

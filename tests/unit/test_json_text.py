@@ -14,13 +14,13 @@ MOST = json_text.MOST_LEVELS
 @pytest.mark.parametrize(
     "text", ["[" * MOST + "1" + "]" * MOST, '{"a":' * MOST + "{}" + "}" * MOST, "[" + "[]," * 999 + "1]", '"[["']
 )
-def test_what_is_not_too_deep_is_read(text: str) -> None:
+def test_json_within_the_depth_limit_is_read(text: str) -> None:
     assert json_text.loads(text) == json.loads(text)
 
 
 @pytest.mark.parametrize(
     "text", ["[" * (MOST + 1) + "1" + "]" * (MOST + 1), '{"a":[' * MOST + "1" + "]}" * MOST, "[" * 100_000]
 )
-def test_what_is_too_deep_is_refused(text: str) -> None:
+def test_json_beyond_the_depth_limit_is_refused(text: str) -> None:
     with pytest.raises(json_text.TooDeep):
         json_text.loads(text)

@@ -69,7 +69,7 @@ def test_work_that_fails_ends_neither_its_lane_nor_its_thread() -> None:
     assert executor.stop(WAIT_SECONDS)
 
 
-def test_what_comes_after_the_stop_is_dropped() -> None:
+def test_work_submitted_after_the_stop_is_dropped() -> None:
     executor = KeyedExecutor("test", 1)
     assert executor.stop(WAIT_SECONDS)
     executor.submit("g", "l", lambda: 1 / 0 and None)

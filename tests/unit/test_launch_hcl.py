@@ -55,7 +55,7 @@ def test_a_whole_form_is_one_resource() -> None:
         ({"group": "g-1"}, '  scheduler_hints {\n    group = "g-1"\n  }', "additional_properties"),
     ],
 )
-def test_what_is_chosen_stands_there(changed: dict[str, str], stands: str, is_gone: str) -> None:
+def test_selected_values_are_in_the_hcl(changed: dict[str, str], stands: str, is_gone: str) -> None:
     reported = terraform(LaunchFormValues(**{**FORM, **changed}))
     assert stands in reported
     assert is_gone not in reported

@@ -27,7 +27,7 @@ STATS = {
 }
 
 
-def test_what_was_counted_has_the_names_of_the_api_and_a_disc_is_no_disk() -> None:
+def test_statistics_have_the_names_of_the_api_and_cdroms_are_no_disks() -> None:
     reported = to_diagnostics(STATS, {"hdd"})
     assert reported["cpus"] == [{"id": 0, "time": 7}, {"id": 2, "time": 9}]
     assert reported["disks"] == [{"read_bytes": 512, "read_requests": 1, "write_bytes": 0}]
@@ -46,5 +46,5 @@ def test_memory_that_a_guest_reports_as_used_is_shown(more: dict[str, Any], memo
     assert to_diagnostics({**STATS, **more}, ())["memory"] == memory
 
 
-def test_nothing_is_made_up() -> None:
+def test_missing_statistics_are_left_out() -> None:
     assert to_diagnostics({}, ()) == {"cpus": [], "disks": [], "memory": {}, "hypervisor_os": "linux"}

@@ -75,7 +75,7 @@ class TestCapability:
         (line,) = done.stdout.splitlines()
         assert line.endswith(".")
 
-    def test_what_is_missing_is_named_by_package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_packages_are_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
         assert {"qemu-system-x86", "qemu-utils"} <= set(missing_packages())
         found = probe()
@@ -127,7 +127,7 @@ class TestUserNetwork:
             ({"ip_address": "10.0.0.1", "cidr": "10.0.0.0/30", "gateway_ip": ""}, "too small"),
         ],
     )
-    def test_what_it_cannot_serve_aborts_the_build(self, values: dict[str, str], complaint: str) -> None:
+    def test_ports_that_qemu_cannot_serve_abort_the_build(self, values: dict[str, str], complaint: str) -> None:
         with pytest.raises(BuildAborted, match=re.escape(complaint)):
             qemu_network.arguments([port(**values)], "web-1")
 
@@ -281,7 +281,7 @@ class TestImageCache:
         cache.fetch(self.put(shelf, bytes(5 << 19)), shares.append)
         assert shares == [0.4, 0.8, 1.0]
 
-    def test_what_is_stopped_leaves_nothing(self, cache: ImageCache, shelf: ImageShelf, tmp_path: Path) -> None:
+    def test_an_interrupted_fetch_leaves_no_file(self, cache: ImageCache, shelf: ImageShelf, tmp_path: Path) -> None:
         def stop(share: float | None) -> None:
             raise StaleToken()
 
@@ -289,7 +289,9 @@ class TestImageCache:
             cache.fetch(self.put(shelf, b"data"), stop)
         assert list((tmp_path / "images").iterdir()) == []
 
-    def test_what_a_killed_process_left_is_dropped(self, cache: ImageCache, shelf: ImageShelf, tmp_path: Path) -> None:
+    def test_partial_downloads_of_a_killed_process_are_removed(
+        self, cache: ImageCache, shelf: ImageShelf, tmp_path: Path
+    ) -> None:
         image = self.put(shelf, b"data")
         kept = cache.fetch(image, lambda share: None)
         (tmp_path / "images" / f"{image.image_id}.99-0.part").write_bytes(b"da")

@@ -116,7 +116,7 @@ def test_errors_keep_the_text_beside_code_and_values() -> None:
         {"code": "workflow.ended", "values": None},
     ],
 )
-def test_what_another_release_kept_is_named_and_breaks_nothing(kept: dict[str, object]) -> None:
+def test_unknown_message_codes_of_another_release_are_shown_by_name(kept: dict[str, object]) -> None:
     assert str(kept["code"]) in messages.unpack(kept) or messages.unpack(kept)
     assert messages.text_of({"message": "as it was", **kept}) in ("as it was", messages.unpack(kept))
 

@@ -40,7 +40,7 @@ def test_the_key_is_of_all_that_decides(project: Path) -> None:
     assert migrated.key(project, "3.40") == last
 
 
-def test_whatever_migrations_import_is_part_of_the_key() -> None:
+def test_modules_imported_by_migrations_are_part_of_the_key() -> None:
     sources = {path for pattern in migrated.SOURCES for path in migrated.PROJECT.glob(pattern)}
     migrations = [path for path in sources if path.parent.name == "migrations"]
     assert len(migrations) >= 8
@@ -72,7 +72,7 @@ def test_one_makes_it_and_all_have_a_copy(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "cache/sqlite-1").iterdir()] == ["api"]
 
 
-def test_what_is_stale_is_made_anew_and_thrown_away(tmp_path: Path) -> None:
+def test_outdated_databases_are_created_anew_and_removed(tmp_path: Path) -> None:
     def make(message: str) -> migrated.Make:
         def made(folder: Path) -> None:
             folder.mkdir()
@@ -87,7 +87,7 @@ def test_what_is_stale_is_made_anew_and_thrown_away(tmp_path: Path) -> None:
     assert sorted(path.name for path in cache.iterdir() if path.is_dir()) == ["postgresql-1", "sqlite-2"]
 
 
-def test_what_was_made_by_half_is_never_copied(tmp_path: Path) -> None:
+def test_an_incomplete_database_is_never_copied(tmp_path: Path) -> None:
     def fail(folder: Path) -> None:
         folder.mkdir()
         (folder / "api").write_text("half")

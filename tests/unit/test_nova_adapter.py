@@ -50,7 +50,7 @@ def test_a_guard_that_cannot_be_had_turns_every_host_away_and_is_named() -> None
         found.filters[0].host_passes(host(), spec())
 
 
-def test_it_turns_them_away_for_rebuilds_too() -> None:
+def test_a_class_that_cannot_be_loaded_rejects_hosts_for_rebuilds_too() -> None:
     assert adapted((FILTER,)).filters[0].runs_on_rebuild
 
 

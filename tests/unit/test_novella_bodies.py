@@ -95,7 +95,7 @@ def test_values_come_out_as_the_services_take_them(sent: Any, read: Any) -> None
         ({"hint": [""]}, "hint", "It has none of the allowed forms."),
     ],
 )
-def test_what_does_not_fit_is_named(sent: Any, field: str, words: str) -> None:
+def test_invalid_fields_are_named(sent: Any, field: str, words: str) -> None:
     with pytest.raises(Invalid) as refused:
         Server.parse(sent)
     assert refused.value.details["field"] == field

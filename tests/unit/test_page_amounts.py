@@ -40,7 +40,7 @@ def test_amounts_are_written_as_the_language_does(language: str, shown: list[str
     ("seconds", "shown"),
     [(0.9994, "999 ms"), (0.9996, "1,0 s"), (1.26, "1,3 s"), (9.94, "9,9 s"), (9.96, "10 s"), (59.6, "1 min")],
 )
-def test_what_took_time_is_rounded_and_never_cut_off(seconds: float, shown: str) -> None:
+def test_durations_are_rounded_and_not_truncated(seconds: float, shown: str) -> None:
     with translation.override("de"):
         assert novella.duration(seconds) == shown
     with translation.override("en"):

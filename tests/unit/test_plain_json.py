@@ -33,12 +33,14 @@ class Outer:
 
 
 @given(VALUES, st.lists(VALUES, max_size=2), st.dictionaries(st.text(max_size=3), VALUES, max_size=2))
-def test_it_is_what_a_journey_through_json_makes(value: Any, more: list[Any], known: dict[str, Any]) -> None:
+def test_plain_values_equal_those_after_a_round_trip_through_json(
+    value: Any, more: list[Any], known: dict[str, Any]
+) -> None:
     whole = Outer("web-1", Inner(value, tuple(more)), (Inner(value),), known)
     assert plain(whole) == json.loads(json.dumps(asdict(whole)))
 
 
-def test_what_is_made_is_apart_from_the_original() -> None:
+def test_plain_values_share_nothing_with_the_original() -> None:
     known: dict[str, Any] = {"list": [1], "map": {"a": 1}}
     made = plain(Outer("web-1", Inner(None), known=known))
     made["known"]["list"].append(2)

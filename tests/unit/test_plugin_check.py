@@ -263,7 +263,7 @@ def test_untested_changes_are_reported_and_a_hint_is_a_request(capsys: pytest.Ca
         ([f"{HERE}:Good", "--request", "/nowhere.json"], "--request: /nowhere.json cannot be read"),
     ],
 )
-def test_what_cannot_be_requested_is_refused_with_2(
+def test_invalid_arguments_exit_with_code_2(
     words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert plugin_check.main(words) == plugin_check.USAGE

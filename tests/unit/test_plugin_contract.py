@@ -69,7 +69,7 @@ def test_an_unknown_hook_is_refused_unless_it_is_optional(monkeypatch: pytest.Mo
     assert ([one.name for one in taken.filters], taken.quarantined) == (["Moon"], ())
 
 
-def test_what_is_deprecated_goes_on_working_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deprecated_attributes_work_and_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DEPRECATED, "Filter", {"host_passes": "define judge"})  # type: ignore[index]
     found = loaded(monkeypatch)
     line = "Moon defines host_passes, which is deprecated: define judge"

@@ -60,7 +60,7 @@ def notes() -> Iterator[Notes]:
         ("x" * 30, "x" * 19 + "…"),
     ],
 )
-def test_what_looks_like_a_secret_is_not_kept(text: str, kept: str) -> None:
+def test_texts_that_look_like_secrets_are_not_stored(text: str, kept: str) -> None:
     assert redacted(text, 20 if text.startswith("xxx") else 100) == kept
 
 
@@ -101,7 +101,7 @@ def test_an_error_is_noted_by_its_kind_and_place(notes: Notes) -> None:
     assert one.place == f"{__name__}:{fail.__code__.co_firstlineno + 1} in fail"
 
 
-def test_it_never_grows_beyond_its_bounds(notes: Notes) -> None:
+def test_notes_about_a_plugin_are_bounded(notes: Notes) -> None:
     for number in range(AT_MOST + 5):
         notes.difference(KEY, f"{number} " + "x" * 1000, "run")
     for number in range(PLUGINS_AT_MOST + 5):

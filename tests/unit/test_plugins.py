@@ -87,7 +87,7 @@ def filters(registry: Registry) -> list[str]:
     return [one.name for one in registry.filters]
 
 
-def test_what_ships_comes_in_its_order() -> None:
+def test_built_in_plugins_have_their_order() -> None:
     registry = found()
     assert filters(registry) == SHIPPED_FILTERS
     assert [(info.name, info.distribution, info.is_shipped) for info in registry.plugins] == [

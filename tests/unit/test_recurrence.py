@@ -43,7 +43,7 @@ def test_the_next_time(recurrence: Recurrence, moment: str, following: str) -> N
     st.sampled_from(["UTC", BERLIN, "Asia/Kolkata", "America/New_York", "Pacific/Apia"]),
     st.integers(0, 10 * 365 * 24 * 60).map(lambda minutes: at("2020-01-01T00:00") + timedelta(minutes=minutes)),
 )
-def test_it_comes_later_and_not_much_later(what: str, minute: int, zone: str, moment: datetime) -> None:
+def test_the_next_time_is_later_and_within_one_period(what: str, minute: int, zone: str, moment: datetime) -> None:
     hours = int(what) if what.isdigit() else 0
     weekday = what if what in WEEKDAYS else ""
     every = HOURS if hours else WEEK if weekday else DAY

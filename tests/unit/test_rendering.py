@@ -49,7 +49,7 @@ def test_half_of_a_surrogate_pair_is_escaped_and_does_not_end_the_answer() -> No
     assert json.loads(JsonRenderer().render({"name": "\ud800", "other": "ü"})) == {"name": "\ud800", "other": "ü"}
 
 
-def test_nothing_is_an_empty_answer_and_a_record_is_refused() -> None:
+def test_none_is_an_empty_response_and_unknown_types_are_refused() -> None:
     assert JsonRenderer().render(None) == b""
     with pytest.raises(TypeError):
         JsonRenderer().render({"view": object()})

@@ -54,7 +54,7 @@ def commands(machine: Path) -> list[str]:
     return [line.split("Dpkg::Use-Pty=0 ")[1] for line in lines]
 
 
-def test_what_dpkg_knows_is_not_missing() -> None:
+def test_packages_that_dpkg_knows_are_not_missing() -> None:
     assert debian.missing(["dpkg", "novella-no-such-package", "base-files"]) == ["novella-no-such-package"]
 
 

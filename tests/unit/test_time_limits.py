@@ -33,7 +33,7 @@ def outer() -> Iterator[list[int]]:
     signal.setitimer(signal.ITIMER_REAL, *clock)
 
 
-def test_what_takes_longer_ends_and_the_longer_end_stays(outer: list[int]) -> None:
+def test_work_beyond_its_limit_ends_and_the_outer_limit_stays(outer: list[int]) -> None:
     with pytest.raises(Late), at_most(0.01, Late()):
         take_time(60)
     with at_most(FAR_SECONDS, Late()):

@@ -37,7 +37,7 @@ def read_back(data: bytes) -> list[tuple[str, int, bytes]]:
 
 
 @given(st.lists(st.tuples(NAMES, st.binary(max_size=50))))
-def test_what_is_packed_can_be_read_back(files: list[tuple[str, bytes]]) -> None:
+def test_a_packed_archive_can_be_read(files: list[tuple[str, bytes]]) -> None:
     packed = cpio.archive([cpio.file(name, data) for name, data in files])
     assert read_back(packed) == [(name, 0o100644, data) for name, data in files]
 

@@ -130,7 +130,7 @@ class TestTcp:
 
     @settings(max_examples=15)
     @given(st.sets(st.integers(1, 40)))
-    def test_what_is_lost_comes_again(self, losing: set[int]) -> None:
+    def test_lost_segments_are_sent_again(self, losing: set[int]) -> None:
         client = Client(segment_of())
         client.losing = losing
         client.get("/openstack/latest/user_data")
@@ -185,7 +185,7 @@ class TestDhcp:
         assert (answer[0], answer[4:8], answer[28:34]) == (2, head[4:8], MAC)
         return {0: answer[16:20], **dhcp._options(answer[240:])}
 
-    def test_it_is_offered_and_given_the_address_of_its_port(self) -> None:
+    def test_dhcp_offers_and_acknowledges_the_address_of_the_port(self) -> None:
         for kind, reply in ((dhcp.DISCOVER, dhcp.OFFER), (dhcp.REQUEST, dhcp.ACK)):
             answer = self.ask(kind, wanted=HERE)
             assert (answer[0], answer[dhcp.KIND]) == (HERE, bytes([reply]))
@@ -199,7 +199,7 @@ class TestDhcp:
         assert (answer[0], answer[dhcp.KIND]) == (bytes(4), bytes([dhcp.NAK]))
         assert dhcp.LEASE not in answer
 
-    def test_what_was_requested_of_another_server_is_not_answered(self) -> None:
+    def test_dhcp_requests_to_another_server_are_not_answered(self) -> None:
         assert self.ask(dhcp.REQUEST, wanted=HERE, server=ELSEWHERE) == {}
         assert self.ask(4, wanted=HERE) == {}
 
@@ -238,7 +238,7 @@ class TestIgnoredFrames:
         segment.tick(9.0)
 
 
-def test_its_neighbours_are_the_gateway_and_the_metadata_service() -> None:
+def test_arp_is_answered_for_the_gateway_and_the_metadata_service_only() -> None:
     def requested(target: bytes, source: bytes = HERE) -> list[bytes]:
         reply = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, MAC, source, bytes(6), target)
         return segment_of().receive(packets.frame(packets.BROADCAST, MAC, packets.ARP, reply), 1.0)

@@ -68,7 +68,7 @@ def unmarked(source: str) -> list[str]:
         ("{% if x %}on this page{% endif %}", ["on this page"]),
     ],
 )
-def test_what_is_not_marked_is_found(source: str, found: list[str]) -> None:
+def test_unmarked_texts_of_templates_are_found(source: str, found: list[str]) -> None:
     assert unmarked(source) == found
 
 
@@ -99,7 +99,7 @@ def test_every_text_has_a_translation(found_texts: dict[str, catalogues.Texts], 
     )
 
 
-def test_what_plugins_say_of_themselves_is_found(found_texts: dict[str, catalogues.Texts]) -> None:
+def test_descriptions_of_plugins_are_found(found_texts: dict[str, catalogues.Texts]) -> None:
     shipped = [
         *scheduler.register_filters(),
         *scheduler.register_weighers(),

@@ -51,7 +51,7 @@ def test_a_pattern_finds_its_servers_page_by_page(cloud: Any, api_client: Any) -
 
 
 @pytest.mark.parametrize("pattern", [r"(a)\1", "(?=a)", "(?<!a)b", "(", "(?:(?:a{100}){100}){100}", "x" * 256])
-def test_what_needs_backtracking_is_refused_by_name(pattern: str, cloud: Any, api_client: Any) -> None:
+def test_patterns_that_need_backtracking_are_refused_by_name(pattern: str, cloud: Any, api_client: Any) -> None:
     ana = api_client("ana", version="2.102")
     for kind in ("servers", "flavors"):
         answer = ana.get(f"/compute/v2.1/{kind}?name={quote(pattern)}")

@@ -42,7 +42,7 @@ def booted(seconds_ago: int) -> str:
     ("seconds", "words"),
     [(90, "0:01"), (5 * HOUR + 60, "5:01"), (DAY + 60, "1 day, 0:01"), (15 * DAY + HOUR + 30, "15 days, 1:00")],
 )
-def test_it_is_shown_in_the_form_of_the_version(seconds: int, words: str, api_client: Any, cloud: Cloud) -> None:
+def test_uptime_has_the_format_of_each_version(seconds: int, words: str, api_client: Any, cloud: Cloud) -> None:
     node, form = booted(seconds), re.compile(rf"[0-2]\d:[0-5]\d:[0-5]\d up {words}")
     shown = api_client("admin", version="2.87").get(f"{PATH}/{node}/uptime").json()["hypervisor"]
     assert shown.keys() == {"id", "hypervisor_hostname", "state", "status", "uptime"}

@@ -85,7 +85,7 @@ def test_resize_and_its_two_ends(act: Any, server: str, hosts: Hosts, api_client
         ("ana", {"evacuate": {}}, "2.90", (403, "os-evacuate")),
     ],
 )
-def test_what_is_refused_says_why_and_changes_nothing(
+def test_refused_moves_give_the_reason_and_change_nothing(
     who: str, body: Any, version: str | None, answered: tuple[int, str], act: Any, server: str
 ) -> None:
     status, words = answered

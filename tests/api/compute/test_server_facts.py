@@ -259,7 +259,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)
-def test_what_is_refused_changes_no_address(
+def test_refused_actions_change_no_address(
     case: Any, web: str, plugged: str, kept: dict[str, str], api_client: Any
 ) -> None:
     version, body, status, says = case

@@ -128,7 +128,7 @@ def test_an_attachment_shows_what_its_version_knows(
     assert ana.get(f"{ROOT}/{web}/os-volume_attachments/{volume}").json() == {"volumeAttachment": shown}
 
 
-def test_what_cannot_be_attached_is_refused(api_client: Any, web: str, volume: str) -> None:
+def test_volumes_that_cannot_be_attached_are_refused(api_client: Any, web: str, volume: str) -> None:
     ana, path = api_client("ana", version="2.85"), f"{ROOT}/{web}/os-volume_attachments"
 
     def attach(**value: Any) -> Any:
@@ -215,7 +215,7 @@ def test_ports_are_plugged_shown_and_unplugged(
     assert str(WorkflowRun.objects.using("cell1").get().uuid) in deleted.json()["NeutronError"]["message"]
 
 
-def test_what_cannot_be_plugged_is_refused(api_client: Any, cloud: Cloud, web: str) -> None:
+def test_ports_that_cannot_be_plugged_are_refused(api_client: Any, cloud: Cloud, web: str) -> None:
     ana, path = api_client("ana", version="2.49"), f"{ROOT}/{web}/os-interface"
     network = str(cloud.network.uuid)
     for value, status in (

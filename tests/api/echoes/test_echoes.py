@@ -81,7 +81,7 @@ def check_echoes(collection: Collection, item_id: str, sent: dict[str, Any], cha
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda one: f"{one.name}-{len(one.fixed)}")
-def test_what_is_sent_comes_back(resource: Resource, people: People, names: Names) -> None:
+def test_written_fields_are_returned_as_they_were_sent(resource: Resource, people: People, names: Names) -> None:
     collection = Collection(resource, people)
 
     @settings(max_examples=6, phases=PHASES, suppress_health_check=list(HealthCheck))

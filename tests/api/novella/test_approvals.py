@@ -64,7 +64,7 @@ def test_a_second_operator_approves_the_seen_revision(run: WorkflowRun, people: 
     assert bo.get(LIST).json()["approvals"] == []
 
 
-def test_what_is_declined_or_too_late_is_not_listed(run: WorkflowRun, people: Any, api_client: Any) -> None:
+def test_declined_and_expired_approvals_are_not_listed(run: WorkflowRun, people: Any, api_client: Any) -> None:
     admin, bo = api_client("admin"), second(people)
     found = asked(run, admin)
     assert bo.post(answer_of(found, "decline"), {"reason": "not yet"}).status_code == 202
@@ -97,6 +97,6 @@ def test_a_delegated_token_can_neither_request_nor_approve(run: WorkflowRun, peo
     assert robot.post(answer_of(found, "decline"), {"reason": "not now"}).status_code == 202  # nothing happens then
 
 
-def test_it_is_for_operators(run: WorkflowRun, api_client: Any) -> None:
+def test_approvals_are_for_operators(run: WorkflowRun, api_client: Any) -> None:
     asked(run, api_client("admin"))
     assert {api_client(who).get(LIST).status_code for who in ("ana", "rea", "chi")} == {403}

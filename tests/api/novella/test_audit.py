@@ -46,7 +46,7 @@ def test_members_see_their_own_project_and_administrators_all(people: Any, api_c
     assert names == {"admin": ["chi", "ana"], "ana": ["ana"], "bo": ["ana"], "rea": ["ana"], "chi": ["chi"]}
 
 
-def test_it_needs_a_token(api_client: Any) -> None:
+def test_the_audit_log_needs_a_token(api_client: Any) -> None:
     assert api_client(None).get("/api/audit").status_code == 401
 
 

@@ -133,7 +133,7 @@ def test_the_quarantine_of_a_cell_is_read_again_regularly(databases: None, monke
     assert not quarantine.holds("cell1")
 
 
-def test_what_is_refused_closes_nothing(api_client: Any) -> None:
+def test_refused_requests_close_no_cell(api_client: Any) -> None:
     factories.cells()
     for who, path, body, status in (
         ("ana", "cell1/close", {"reason": "new racks"}, 403),

@@ -136,7 +136,7 @@ def test_a_host_is_explained_with_the_reason_for_its_choice_or_rejection(
     assert admin.get(f"/api/decisions/{row.uuid}/hosts/moon").status_code == 404
 
 
-def test_what_would_make_it_fit(people: Any, api_client: Any, fleet: None) -> None:
+def test_remedies_that_make_a_request_fit(people: Any, api_client: Any, fleet: None) -> None:
     row = decided(people.ana, memory_mb=5000)
     found = api_client("admin").get(f"/api/decisions/{row.uuid}/fits-if").json()
     assert [(host["host"], host["misses"]) for host in found["nearest"]] == [

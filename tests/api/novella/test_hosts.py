@@ -68,7 +68,7 @@ def test_a_host_is_drained_after_a_dry_run_and_opened(api_client: Any, hosts: Ho
         ("admin", "sim-1/evacuate", {}, 400),
     ],
 )
-def test_what_is_refused_changes_nothing(
+def test_refused_requests_change_nothing(
     who: str, path: str, body: Any, status: int, api_client: Any, hosts: Hosts
 ) -> None:
     answer = api_client(who).post(f"/api/hosts/{path}", body)

@@ -69,7 +69,7 @@ def test_anonymous_users_readers_and_other_projects_change_nothing(
 
 
 @pytest.mark.parametrize("name", [one.id for one in INTERVENTIONS if one.role != "member"])
-def test_what_takes_more_than_a_member_is_refused_to_one(run: WorkflowRun, api_client: Any, name: str) -> None:
+def test_interventions_of_administrators_are_refused_to_members(run: WorkflowRun, api_client: Any, name: str) -> None:
     before = snapshot()
     answer = api_client("ana").post(path(run, name), body_of(name))
     assert answer.status_code == 403
@@ -78,7 +78,7 @@ def test_what_takes_more_than_a_member_is_refused_to_one(run: WorkflowRun, api_c
 
 
 @pytest.mark.parametrize("name", [one.id for one in INTERVENTIONS if one.id != "cancel"])
-def test_what_is_not_allowed_now_says_why(run: WorkflowRun, api_client: Any, name: str) -> None:
+def test_unavailable_interventions_give_the_reason(run: WorkflowRun, api_client: Any, name: str) -> None:
     before = snapshot()
     answer = api_client("admin").post(path(run, name), body_of(name))
     assert answer.status_code == 409

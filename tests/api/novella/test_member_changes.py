@@ -146,7 +146,7 @@ def test_volumes_and_images_keys_and_groups(ana: Any) -> None:
     assert key["public_key"].split()[1] not in kept
 
 
-def test_what_the_old_compute_routes_change(ana: Any) -> None:
+def test_changes_by_old_compute_routes_are_audited(ana: Any) -> None:
     group = made(ana, f"{COMPUTE}/os-security-groups", {"security_group": {"name": "web", "description": ""}})["id"]
     volume = made(ana, f"{COMPUTE}/os-volumes", {"volume": {"display_name": "data", "size": 1}})["id"]
     done(ana.delete(f"{COMPUTE}/os-volumes/{volume}"))
@@ -242,7 +242,7 @@ def test_renaming_a_server_is_audited_with_its_name(ana: Any, people: Any) -> No
     assert [one["action"] for one in found] == ["server.update", "server.update"]
 
 
-def test_what_operators_change_is_on_record_without_secrets(people: Any, api_client: Any) -> None:
+def test_changes_of_operators_are_audited_without_secrets(people: Any, api_client: Any) -> None:
     admin = api_client("admin")
     kind = made(admin, f"{VOLUME}/types", {"volume_type": {"name": "fast"}})["id"]
     done(admin.post(f"{VOLUME}/types/{kind}/extra_specs", {"extra_specs": {"a": "b"}}))
@@ -281,7 +281,7 @@ def test_a_refused_request_leaves_none(ana: Any, people: Any, api_client: Any) -
     assert not AuditRecord.objects.exists()
 
 
-def test_what_an_administrator_is_refused_is_on_record(ana: Any, people: Any, api_client: Any) -> None:
+def test_refused_requests_of_administrators_are_audited(ana: Any, people: Any, api_client: Any) -> None:
     admin = api_client("admin")
     image = factories.image("linux", people.ana.context(), is_protected=True)
     assert admin.delete(f"{IMAGE}/images/{image.uuid}").status_code == 403

@@ -143,7 +143,7 @@ def test_a_change_based_on_an_outdated_version_is_refused_with_412(api_client: A
         ),
     ],
 )
-def test_what_is_wrong_is_named_and_nothing_changes(api_client: Any, path: str, body: Any, named: str) -> None:
+def test_invalid_changes_are_named_and_change_nothing(api_client: Any, path: str, body: Any, named: str) -> None:
     before = in_force()
     answer = change(api_client("admin"), path, body)
     assert answer.status_code == 400

@@ -101,7 +101,7 @@ def test_lists_are_by_state_and_for_operators(admin: Any, api_client: Any) -> No
         ({"question": "//evil.example/what-if"}, "question"),
     ],
 )
-def test_what_cannot_be_proposed_is_refused_by_name(admin: Any, body: dict[str, Any], named: str) -> None:
+def test_invalid_proposals_are_refused_by_name(admin: Any, body: dict[str, Any], named: str) -> None:
     answer = admin.post(PATH, {**REQUEST, **body})
     assert (answer.status_code, named in answer.json()["error"]["message"]) == (400, True), answer.content
     assert admin.get(PATH).json()["proposals"] == []

@@ -111,7 +111,7 @@ def test_a_limit_of_a_project_bounds_each_of_its_images(api_client: Any, people:
         ("admin", "/api/quotas/unknown", {"address_scopes": 9}, 404),
     ],
 )
-def test_what_is_refused_changes_nothing(
+def test_refused_requests_change_nothing(
     api_client: Any, people: Any, name: str, path: str, limits: dict[str, Any], status: int
 ) -> None:
     answer = api_client(name).put(path.format(people.ana.project.id), {"limits": limits})

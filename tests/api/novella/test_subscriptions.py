@@ -52,7 +52,7 @@ def test_the_key_is_shown_once_and_the_address_never(api_client: Any) -> None:
     assert shown[0].json()["subscriptions"] == [one]
 
 
-def test_it_is_reported_from_its_creation(api_client: Any) -> None:
+def test_a_subscription_gets_events_after_its_creation(api_client: Any) -> None:
     one = made(api_client("ana"))
     name = f"subscription {one['uuid']}"
     assert all(NotificationPlace.objects.using(alias).filter(sink=name).exists() for alias in ("default", "cell1"))
@@ -122,7 +122,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_what_is_wrong_is_named_and_nothing_is_made(api_client: Any) -> None:
+def test_invalid_subscriptions_are_named_and_none_is_created(api_client: Any) -> None:
     ana = api_client("ana")
     for body, named in WRONG:
         answer = ana.post(PATH, {**HOOK, **body})

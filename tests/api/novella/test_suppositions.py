@@ -77,5 +77,5 @@ def test_stored_requests_are_evaluated_again_one_or_many(api_client: Any, people
         ("replay", {"count": 10, "subset": 0}, "subset"),
     ],
 )
-def test_what_cannot_be_requested_is_named(api_client: Any, path: str, body: dict[str, Any], word: str) -> None:
+def test_invalid_questions_name_the_field(api_client: Any, path: str, body: dict[str, Any], word: str) -> None:
     assert word in json.dumps(ask(api_client("admin"), path, 400, **body))

@@ -134,7 +134,7 @@ def test_quota_and_policy_refusals_are_reported_not_raised(api_client: Any, peop
         ({"unknown": 1}, "unknown"),
     ],
 )
-def test_what_cannot_be_requested_is_named(api_client: Any, body: Any, word: str) -> None:
+def test_invalid_questions_name_the_field(api_client: Any, body: Any, word: str) -> None:
     answer = asked(api_client("admin"), status=400, **body)
     assert word in json.dumps(answer)
 

@@ -78,7 +78,7 @@ def test_actions_that_need_an_available_volume_are_refused(
 
 
 @pytest.mark.parametrize("status", ["available", "error"])
-def test_it_is_neither_deleted_nor_transferred_nor_reimaged(
+def test_an_attached_volume_is_neither_deleted_nor_transferred_nor_reimaged(
     status: str, api_client: Any, ana: Any, image: str, disk: str, first: str
 ) -> None:
     assert act(api_client("admin"), f"{VOLUME}/{disk}", "os-reset_status", {"status": status}) == 202

@@ -76,7 +76,7 @@ def test_unknown_prefilters_are_named(settings: Any) -> None:
         ({"trait:CUSTOM_A": "forbidden"}, {"trait:CUSTOM_A": "required"}, "CUSTOM_A"),
     ],
 )
-def test_what_placement_could_not_be_requested_is_refused_by_name(
+def test_requests_that_placement_cannot_express_are_refused_by_name(
     extra_specs: dict[str, str], properties: dict[str, str], word: str
 ) -> None:
     with pytest.raises(Invalid, match=word):

@@ -89,7 +89,7 @@ def test_a_host_that_reports_progress_does_not_hang(flow: Any, no_report: Any) -
 
 
 @pytest.mark.usefixtures("_host_is_heard")
-def test_what_only_goes_forward_is_evaluated_again_of_a_driver_that_hangs(flow: Any, no_report: Any) -> None:
+def test_steps_that_only_go_forward_are_retried_after_a_driver_hangs(flow: Any, no_report: Any) -> None:
     flow(Removed(), cancellable_until=None)
     run = start()
     executor.run(ALIAS, run.uuid)

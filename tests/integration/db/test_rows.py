@@ -60,7 +60,7 @@ def test_a_row_reads_as_the_orm_reads_it(instance: Instance) -> None:
     assert not found._state.adding
 
 
-def test_what_is_written_is_what_the_orm_would_have_written(instance: Instance) -> None:
+def test_written_rows_equal_those_of_the_orm(instance: Instance) -> None:
     changes: dict[str, Any] = {
         "vm_state": VmState.ACTIVE,
         "task_state": None,

@@ -136,7 +136,7 @@ def test_a_step_fails_and_nothing_is_left_on_living_hosts(
     assert_at_rest(hosts, uuid)
 
 
-def test_it_needs_a_host_that_is_dead_and_fenced(hosts: Hosts, people: Any, admin: Any, launch: Any) -> None:
+def test_evacuation_needs_a_dead_and_fenced_host(hosts: Hosts, people: Any, admin: Any, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host or ""
     with pytest.raises(Invalid, match="still in use"):

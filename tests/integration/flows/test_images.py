@@ -159,7 +159,7 @@ def test_backups_rotate(rotation: int, kept: list[str], hosts: StorageHosts, ana
     assert_nothing_under_way(uuid)
 
 
-def test_what_is_refused_changes_nothing(hosts: StorageHosts, ana: Any, people: Any, launch: Any) -> None:
+def test_refused_requests_change_nothing(hosts: StorageHosts, ana: Any, people: Any, launch: Any) -> None:
     uuid = launch()
     images, runs = Image.objects.count(), WorkflowRun.objects.using(CELL).count()
     with pytest.raises(NotFound):

@@ -47,7 +47,7 @@ def left() -> tuple[int, int, list[str]]:
 NOTHING: tuple[int, int, list[str]] = (0, 0, [])
 
 
-def test_it_locks_the_server_and_its_volumes_until_the_image_is_whole(
+def test_an_image_locks_the_server_and_its_volumes_until_it_is_complete(
     hosts: StorageHosts, ana: Any, server: str
 ) -> None:
     made = server_images.create_image(ana, server, ServerImageCreate("kept"))
@@ -73,7 +73,7 @@ def test_it_locks_the_server_and_its_volumes_until_the_image_is_whole(
 
 
 @pytest.mark.parametrize("action", ["pause", "reboot", "stop", "shelve", "migrate"])
-def test_it_is_refused_beside_another_action_and_leaves_nothing(
+def test_an_image_is_refused_during_another_action_and_leaves_nothing(
     action: str, hosts: StorageHosts, ana: Any, server: str
 ) -> None:
     actions.begin(ana, server, action)
@@ -83,7 +83,7 @@ def test_it_is_refused_beside_another_action_and_leaves_nothing(
     assert (left(), WorkflowRun.objects.using(CELL).count()) == (NOTHING, runs)
 
 
-def test_it_is_refused_beside_an_action_that_shows_no_task_and_leaves_nothing(
+def test_an_image_is_refused_during_an_action_without_a_task_state_and_leaves_nothing(
     hosts: StorageHosts, ana: Any, server: str
 ) -> None:
     data = str(volumes.create(ana, VolumeCreate(size_gb=1)).uuid)

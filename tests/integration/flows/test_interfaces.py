@@ -136,7 +136,7 @@ def test_a_delete_in_the_middle_leaves_no_port(hosts: StorageHosts, ana: Any, la
     assert_nothing_under_way(uuid)
 
 
-def test_what_is_refused_makes_no_port(hosts: StorageHosts, ana: Any, people: Any, launch: Any) -> None:
+def test_refused_requests_create_no_port(hosts: StorageHosts, ana: Any, people: Any, launch: Any) -> None:
     uuid = launch()
     before, nothing = taken(), "99999999-9999-9999-9999-999999999999"
     used = instance_of(uuid).addresses[0]

@@ -287,7 +287,7 @@ def test_a_delete_stops_a_move_that_does_not_end(hosts: Hosts, ana: Any, admin: 
     assert migration_of(uuid).status == "cancelled"
 
 
-def test_its_figures_are_shown_while_it_moves(hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_figures_of_a_live_migration_are_shown(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     live_migrations.begin(admin, uuid)
     say_it_moves(until_it_moves(hosts, uuid), odd=1)

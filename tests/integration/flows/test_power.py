@@ -220,7 +220,9 @@ def test_servers_of_another_project_are_not_found(one: Case, ana: Any, people: A
 
 
 @pytest.mark.parametrize("one", [one for one in CASES if ACTIONS[one.name].capability], ids=str)
-def test_what_the_driver_cannot_do_is_refused(one: Case, ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_actions_that_the_driver_does_not_support_are_refused(
+    one: Case, ana: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uuid = built(ana, one.before)
     monkeypatch.setattr(actions, "capabilities", lambda alias, host: frozenset())
     before = everything()
@@ -242,7 +244,7 @@ def test_a_host_that_stops_responding_is_sent_nothing_afterwards(ana: Any) -> No
     assert held() == LIVING
 
 
-def test_what_a_host_without_the_guest_refused_needs_no_undo(ana: Any) -> None:
+def test_a_command_refused_for_a_missing_guest_needs_no_compensation(ana: Any) -> None:
     uuid = built(ana, VmState.PAUSED)
     run_uuid = actions.begin(ana, uuid, "unpause")
     executor.run("cell1", run_uuid)

@@ -213,7 +213,7 @@ def test_a_zone_of_a_failed_unshelve_is_not_kept(hosts: StorageHosts, ana: Any, 
     assert RequestSpecRecord.objects.get(instance_uuid=uuid).spec["availability_zone"] == ""
 
 
-def test_what_is_refused_changes_nothing(
+def test_refused_requests_change_nothing(
     hosts: StorageHosts, ana: Any, admin: Any, launch: Any, keep_hosts: None
 ) -> None:
     uuid = shelved(hosts, ana, launch)

@@ -62,7 +62,7 @@ def everything() -> list[Any]:
 
 
 @pytest.mark.parametrize("fail", FAILED)
-def test_it_is_built_under_its_uuid_and_name(fail: Any, ana: Any) -> None:
+def test_a_retry_builds_the_server_under_its_uuid_and_name(fail: Any, ana: Any) -> None:
     uuid = fail(ana)
     before = instance_of(uuid)
     run_uuid = build_retries.try_again(ana, uuid)
@@ -180,7 +180,7 @@ def test_a_retry_requested_twice_runs_once(ana: Any) -> None:
         ({"networks": [{"network_id": "1" * 32, "port_id": "", "fixed_ip": ""}]}, "could not be found"),
     ],
 )
-def test_what_cannot_be_tried_again_is_refused(values: dict[str, Any], words: str, ana: Any) -> None:
+def test_builds_that_cannot_be_retried_are_refused(values: dict[str, Any], words: str, ana: Any) -> None:
     uuid = failed_on_its_hosts(ana)
     Instance.objects.using("cell1").filter(uuid=uuid).update(**values)
     before = everything()

@@ -199,7 +199,7 @@ def test_a_volume_gets_the_data_of_an_image_and_is_as_free_as_before(
         assert store.path_of(volume).stat().st_size == 1 << 30
 
 
-def test_what_cannot_be_reimaged_is_left_as_it_is(hosts: StorageHosts, ana: Any, volume: str, image: str) -> None:
+def test_volumes_that_cannot_be_reimaged_are_unchanged(hosts: StorageHosts, ana: Any, volume: str, image: str) -> None:
     for status in ("reserved", "in-use"):
         Volume.objects.filter(uuid=volume).update(status=status)
         with pytest.raises(Invalid, match=f"but is {status}"):

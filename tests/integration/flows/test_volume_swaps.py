@@ -147,7 +147,7 @@ def test_a_delete_in_the_middle_takes_the_old_one_along_and_frees_the_new(
     assert_nothing_under_way(uuid)
 
 
-def test_what_is_refused_changes_nothing(
+def test_refused_requests_change_nothing(
     hosts: StorageHosts, ana: Any, admin: Any, people: Any, server: Any, monkeypatch: Any
 ) -> None:
     uuid, old, new = server

@@ -178,7 +178,7 @@ def test_devices_are_named_in_order_and_once(hosts: StorageHosts, ana: Any, laun
     assert_nothing_under_way(uuid)
 
 
-def test_what_is_refused_changes_nothing(hosts: StorageHosts, ana: Any, people: Any, launch: Any, volume: str) -> None:
+def test_refused_requests_change_nothing(hosts: StorageHosts, ana: Any, people: Any, launch: Any, volume: str) -> None:
     uuid, other = launch(), launch("web-2")
     chi = people.chi.context()
     with pytest.raises(NotFound):

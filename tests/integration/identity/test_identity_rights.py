@@ -45,7 +45,7 @@ def test_a_change_of_this_process_counts_at_once(people: Any) -> None:
         tokens.validate(text)
 
 
-def test_what_was_read_while_rights_changed_is_not_kept(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rights_read_during_a_change_are_not_cached(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     text = people.ana.token()
     rights.changed()
     read = effective.roles_on

@@ -129,7 +129,7 @@ def test_packages_of_the_tutorials_pass_their_tests(follower: Follower) -> None:
 
 
 @pytest.mark.usefixtures("databases", "installed")
-def test_what_was_installed_is_found_and_can_be_chosen(follower: Follower, settings: Settings) -> None:
+def test_installed_packages_are_found_and_can_be_selected(follower: Follower, settings: Settings) -> None:
     assert len(follower.afterwards) >= 7
     for words in follower.afterwards:
         reported = StringIO()

@@ -76,7 +76,7 @@ def test_a_lost_claim_is_shown_with_the_winner_and_the_next_host(people: Any) ->
     assert "was too late" not in page(signed_in("ana"), f"/workflows/{winner.uuid}/placement")
 
 
-def test_it_is_decided_again_and_nothing_is_claimed(run: WorkflowRun, people: Any) -> None:
+def test_a_decision_is_evaluated_again_without_a_claim(run: WorkflowRun, people: Any) -> None:
     row = decided(run, people.ana, 1500)
     admin = signed_in("admin")
     assert "On the hosts as recorded: Selected hosts: quokka" in page(admin, f"/decisions/{row.uuid}?fleet=then")

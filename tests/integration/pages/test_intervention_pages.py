@@ -87,7 +87,7 @@ def test_the_form_to_reschedule_shows_the_next_hosts(run: WorkflowRun) -> None:
     assert "sim-2" not in text(signed_in("ana").get(place))
 
 
-def test_what_is_not_allowed_is_refused_in_words(run: WorkflowRun) -> None:
+def test_forbidden_interventions_are_refused_in_a_sentence(run: WorkflowRun) -> None:
     admin, before = signed_in("admin"), snapshot()
     page = text(admin.get(f"/workflows/{run.uuid}/do/undo"))
     assert ("Nothing is left to clean up." in page, 'name="reason"' in page) == (True, False)  # nothing to fill in vain

@@ -236,7 +236,7 @@ def connecting_host(name: str, guest_network: str = "bridge") -> None:
     )
 
 
-def test_what_the_rules_let_through(ana: Client, people: Any) -> None:
+def test_connectivity_checks_follow_the_security_group_rules(ana: Client, people: Any) -> None:
     connecting_host("sim-1")
     context = people.ana.context()
     network = lan("inner", context)

@@ -123,7 +123,7 @@ def test_a_volume_is_created_changed_and_deleted_by_forms(ana: Client) -> None:
     assert ana.get(f"/volumes/of/{volume.uuid}").status_code == 404
 
 
-def test_what_the_service_refuses_changes_nothing(ana: Client) -> None:
+def test_refusals_of_the_service_change_nothing(ana: Client) -> None:
     volume = made(ana, size=5)
     answer = ana.post("/volumes/do/extend", {"item": str(volume.uuid), "new_size": "2"})
     assert answer.status_code == 400

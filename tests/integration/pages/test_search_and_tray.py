@@ -71,7 +71,7 @@ def test_places_and_actions_are_offered_by_right(ana: Client, people: Any) -> No
     assert 'href="/volumes/do/create"' not in find(signed_in("rea"), "")
 
 
-def test_what_is_typed_is_text_not_a_pattern(ana: Client, people: Any) -> None:
+def test_search_text_is_not_a_pattern(ana: Client, people: Any) -> None:
     factories.instance(people.ana.context(), "web-1")
     for words in (".*", "%", "<b>", "a\x00", "(", "x" * 5000):
         answer = ana.get("/search", {"q": words}, headers=SCRIPT)

@@ -100,7 +100,7 @@ def test_offered_by_state_and_the_rest_says_why(
         assert f'<span class="soft" id="not-{name}">{why}</span>' in shown
 
 
-def test_what_the_driver_cannot_do_is_not_offered(cloud: Any) -> None:
+def test_actions_that_the_driver_does_not_support_are_not_offered(cloud: Any) -> None:
     row = server(cloud)
     ComputeNode.objects.using("cell1").update(report={"capabilities": {"actions": ["rebuild"]}})
     shown = page(signed_in("ana"), f"/servers/{row.uuid}")

@@ -95,7 +95,7 @@ def untranslated(page: str, known: frozenset[str]) -> set[str]:
     }
 
 
-def test_what_pages_show_without_a_translation_is_data(people: Any, settings: Any, marks: None) -> None:
+def test_text_without_a_translation_is_data(people: Any, settings: Any, marks: None) -> None:
     ids = a_little_of_everything(people, settings)
     addresses = {name: address(ids) for name, address in PAGES.items() if name not in ENGLISH}
     for resource in RESOURCES:

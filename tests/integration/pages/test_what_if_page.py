@@ -182,7 +182,7 @@ def test_the_newest_requests_are_evaluated_again(caller: Any, people: Any) -> No
     assert SchedulingDecision.objects.count() == before
 
 
-def test_what_was_requested_is_proposed_reviewed_and_applied(caller: Any, settings: Any) -> None:
+def test_a_what_if_change_is_proposed_reviewed_and_applied(caller: Any, settings: Any) -> None:
     admin = signed_in("admin")
     requested = address(off="filter:IoOpsFilter", **{"w.RAMWeigher": "3"})
     page = text(admin.get("/what-if", requested))
@@ -224,7 +224,7 @@ def test_what_was_requested_is_proposed_reviewed_and_applied(caller: Any, settin
     assert signed_in("ana").get(review).status_code == 404
 
 
-def test_what_is_declined_changes_nothing(caller: Any) -> None:
+def test_a_declined_proposal_changes_nothing(caller: Any) -> None:
     changes = {"filter": {"IoOpsFilter": PluginSettingsChange(is_enabled=False, keys=frozenset({"is_enabled"}))}}
     uuid = proposals.propose(caller, changes, question="/what-if?flavor=1", reason="try it")
     before = in_force().digest

@@ -238,7 +238,7 @@ def test_two_workflows_of_one_kind_are_compared(caller: Any) -> None:
     assert ana.get("/workflows/compare").status_code == 404
 
 
-def test_what_was_left_behind_is_named_also_where_no_cause_was_kept(caller: Any) -> None:
+def test_uncompensated_effects_are_named_even_without_a_stored_cause(caller: Any) -> None:
     broken = factories.run(caller, "cell1", state="failed (not clean)", uncompensated=["a guest on sim-1"])
     page = unescape(signed_in("ana").get(f"/workflows/{broken.uuid}").content.decode())
     assert "The cause of the failure isn't stored." in page

@@ -115,7 +115,7 @@ def test_options_reach_the_search() -> None:
     assert [list(way.resources_by_provider) for way in found.requests] == [[uuid_of("0a")], [uuid_of("1a")]]
 
 
-def test_what_is_used_is_not_offered_and_unknown_names_are_refused() -> None:
+def test_used_capacity_is_no_candidate_and_unknown_names_are_refused() -> None:
     uuid = make("0", VCPU=4)
     query = CandidateQuery({"": RequestGroup({"VCPU": 4})})
     assert len(candidates.search(query).requests) == 1

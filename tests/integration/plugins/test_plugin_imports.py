@@ -122,7 +122,7 @@ def test_a_package_that_hangs_while_it_is_imported_is_left_out_and_servers_are_p
     assert "good_plugins" not in sys.modules
 
 
-def test_what_a_plugin_declares_is_known_without_its_code(install: Install, settings: Any) -> None:
+def test_declarations_of_a_plugin_are_known_without_importing_it(install: Install, settings: Any) -> None:
     settings.NOVELLA_PLUGIN_LOAD_SECONDS = NEVER
     install(good_plugins=GOOD)
     found = registry()

@@ -166,7 +166,7 @@ def test_a_plugin_that_hangs_again_is_quarantined_for_twice_as_long(moody: Any, 
     assert round((row.until - row.began_at).total_seconds()) == 30  # type: ignore[operator]
 
 
-def test_with_zero_no_plugin_is_quarantined(moody: Any, settings: Any) -> None:
+def test_a_quarantine_setting_of_zero_quarantines_no_plugin(moody: Any, settings: Any) -> None:
     settings.NOVELLA_QUARANTINE_AFTER = 0
     for mood in ("raises",) * 6 + ("exits",):
         moody.mood = mood

@@ -116,7 +116,7 @@ def run(code: str, *paths: Path, settings: str = "") -> Any:
 
 
 @pytest.mark.parametrize("settings", ["", "tests.settings"], ids=["plain", "with Django"])
-def test_it_is_found_once_it_is_installed(site: Path, settings: str) -> None:
+def test_an_installed_package_is_found(site: Path, settings: str) -> None:
     before = run(LOOK, settings=settings)
     after = run(LOOK, site, settings=settings)
     assert before["plugins"] == []

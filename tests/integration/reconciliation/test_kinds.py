@@ -391,7 +391,7 @@ def test_a_port_is_left_to_the_host_of_its_server_after_a_move_that_ended(cloud:
     assert Finding.objects.get().detail.startswith(f"Port {Port.objects.get().uuid} is bound to {cloud.host} and moon")
 
 
-def test_what_a_move_of_a_deleted_server_holds_is_freed(cloud: Cloud) -> None:
+def test_allocations_of_a_migration_of_a_deleted_server_are_released(cloud: Cloud) -> None:
     row = move(cloud.dead, MigrationStatus.ERROR)
     hold(cloud, str(row.uuid))
     assert found_by(grace_seconds=0) == {"unowned_allocation": RepairOutcome.REPAIRED}

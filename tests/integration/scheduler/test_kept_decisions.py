@@ -66,7 +66,7 @@ def test_another_fleet_begins_a_new_copy() -> None:
     assert len(decision_log.seen(row).table) == 2
 
 
-def test_of_a_fleet_too_large_only_the_named_hosts_are_kept(settings: Any) -> None:
+def test_only_named_hosts_of_a_very_large_fleet_are_stored(settings: Any) -> None:
     settings.NOVELLA_SNAPSHOT_HOSTS = 2
     for number in range(3):
         add_host(f"host-{number}")
@@ -77,7 +77,7 @@ def test_of_a_fleet_too_large_only_the_named_hosts_are_kept(settings: Any) -> No
     assert {state.host for state in seen.table.states} == {"host-0", "host-1", "host-2"}
 
 
-def test_of_successes_a_share_is_kept_whole_and_of_failures_all(settings: Any) -> None:
+def test_all_failures_and_a_share_of_successes_are_stored_in_full(settings: Any) -> None:
     settings.NOVELLA_DECISION_SAMPLE = 0.0
     for number in range(6):
         add_host(f"host-{number}")

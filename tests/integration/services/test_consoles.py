@@ -80,7 +80,7 @@ def test_programs_open_a_console_by_a_query_once_and_hear_nothing_where_it_is_no
     assert talk(f"?token={token}", work) == sockets.REFUSED
 
 
-def test_what_is_typed_reaches_the_guest_and_it_answers(people: Any, server: Instance) -> None:
+def test_input_reaches_the_guest_and_its_output_the_browser(people: Any, server: Instance) -> None:
     async def work(browser: Browser) -> None:
         await heard(browser, b"web-1# ")
         await browser.types("date\r")

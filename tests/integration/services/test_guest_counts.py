@@ -48,7 +48,7 @@ def test_a_count_is_one_statement_however_many_guests_there_are(web: Instance) -
     assert statements(200, 3.0).count("INSERT") == 1
 
 
-def test_what_comes_again_or_is_no_count_changes_nothing(web: Instance, people: Any) -> None:
+def test_repeated_or_invalid_samples_change_nothing(web: Instance, people: Any) -> None:
     message = count(web, 1000.0, 1.0, 64.0)
     guest_metrics.record(CELL, message)
     count(web, 1300.0, float("nan"))

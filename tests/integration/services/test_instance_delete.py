@@ -101,7 +101,7 @@ def test_a_delete_by_an_administrator_belongs_to_the_owners_project(cloud: Cloud
     assert (run.project_id, run.user_id) == (ana.project_id, cloud.people.admin.user.id)
 
 
-def test_what_is_not_there_or_not_mine_is_not_found_and_nothing_happens(cloud: Cloud) -> None:
+def test_deleting_a_missing_or_foreign_server_changes_nothing(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     foreign = make_instance(cloud.people.chi.context(), "cell1", "foreign")
     gone = make_instance(ana, "cell1", "gone", deleted_at=database_now(), vm_state="deleted")

@@ -67,7 +67,7 @@ def test_the_group_and_the_build_of_a_server_are_shown(cloud: Cloud) -> None:
     assert instances.get(ana, str(other.uuid)).group_uuid == ""
 
 
-def test_what_is_not_there_or_not_the_callers_is_not_found(cloud: Cloud) -> None:
+def test_missing_and_foreign_servers_are_not_found(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     row = make_instance(ana, "cell1", "mine")
     gone = make_instance(ana, "cell1", "gone")

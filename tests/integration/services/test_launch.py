@@ -188,7 +188,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("values", "message"), REFUSED)
-def test_what_does_not_exist_is_named_and_nothing_is_written(
+def test_missing_resources_of_a_launch_are_named_and_nothing_is_written(
     values: dict[str, Any], message: str, cloud: Cloud
 ) -> None:
     before = written()

@@ -127,7 +127,7 @@ def test_approving_sets_all_or_nothing(people: Any, requested: Any, monkeypatch:
         ({"port": 10}, "wanted.port", "is unlimited"),
     ],
 )
-def test_what_cannot_be_requested_is_named(people: Any, wanted: dict[str, int], field: str, words: str) -> None:
+def test_invalid_questions_name_the_field(people: Any, wanted: dict[str, int], field: str, words: str) -> None:
     NetworkQuota.objects.create(project_id=people.ana.project.id, resource="port", limit=-1)
     with pytest.raises(Invalid, match=words) as refused:
         requests.ask(people.ana.context(), wanted, "because")
@@ -212,7 +212,7 @@ def test_a_project_asks_and_an_operator_answers_in_the_portal(people: Any) -> No
     assert "approved" in text(ana.get("/quotas"))
 
 
-def test_what_was_typed_stays_when_it_is_refused(people: Any) -> None:
+def test_typed_values_stay_after_a_refusal(people: Any) -> None:
     ana = signed_in("ana")
     page = ana.post("/quotas/more", {"cores": "250", "volumes": "7", "reason": "sale"})
     assert page.status_code == 400

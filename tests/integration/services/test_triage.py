@@ -122,7 +122,7 @@ def test_pending_approvals_are_shown_to_other_operators(caller: Any, people: Any
     assert WorkflowRun.objects.using(CELL).get(pk=stopped.pk).state == "failed (undone)", "nothing was begun"
 
 
-def test_what_is_advised_is_what_the_workflow_allows(caller: Any, people: Any) -> None:
+def test_triage_advises_only_permitted_interventions(caller: Any, people: Any) -> None:
     mended, unresponsive = not_clean(people), unresponsive_owner(people)
     hopeless = not_clean(people, "web-3", variables={})
     stopped = factories.run(people.ana.context(), CELL, state="needs operator", owner=None)

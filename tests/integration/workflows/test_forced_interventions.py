@@ -144,7 +144,7 @@ def test_force_needs_the_id_typed(flow: Any) -> None:
     assert snapshot() == before
 
 
-def test_what_was_forced_to_its_end_can_be_undone_afterwards(flow: Any) -> None:
+def test_a_workflow_forced_to_complete_can_be_rolled_back_later(flow: Any) -> None:
     run = parked_on_a_failed_step(flow)
     order(run, "force", confirm=str(run.uuid)[:8])
     DIARY.lines.clear()

@@ -469,7 +469,7 @@ def everything() -> Counter[str]:
 
 @pytest.mark.usefixtures("_same_process")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_whatever_happens_the_engine_writes_what_the_model_writes(
+def test_in_every_history_the_engine_writes_the_same_rows_as_the_model(
     part: int, monkeypatch: pytest.MonkeyPatch, everything: Counter[str]
 ) -> None:
     counted: Counter[str] = Counter()

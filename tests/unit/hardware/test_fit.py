@@ -71,7 +71,7 @@ def test_emulator_threads_get_a_cpu_of_their_own() -> None:
         ({"hw:mem_page_size": "any"}, {"pages": ()}, fit.NO_PAGES),
     ],
 )
-def test_why_a_guest_finds_no_cell(extra_specs: dict[str, str], values: dict[str, Any], reason: str) -> None:
+def test_reasons_why_a_guest_fits_no_cell(extra_specs: dict[str, str], values: dict[str, Any], reason: str) -> None:
     assert ways(extra_specs, cell(**values)).reasons == {reason: 1}
 
 
@@ -129,7 +129,7 @@ def test_a_guest_is_put_beside_its_devices_and_away_from_those_of_others() -> No
         ("socket", None, False),
     ],
 )  # fmt: skip
-def test_how_near_devices_must_be(policy: str, node: int | None, has_place: bool) -> None:
+def test_numa_affinity_policies_of_devices(policy: str, node: int | None, has_place: bool) -> None:
     cells = (cell(0), cell(1, pcpus=frozenset()), cell(2, pcpus=frozenset()))
     requested = {**PINNED, "pci_passthrough:alias": "gpu:1", "hw:pci_numa_affinity_policy": policy}
     found = ways(requested, *cells, pools=(pool(numa_node=node),))

@@ -137,7 +137,7 @@ def test_a_broken_weigher_is_as_if_it_were_not_there(broken: Callable[..., Any],
     turned_away=st.sets(st.sampled_from(range(6))),
     is_open=st.booleans(),
 )
-def test_whatever_hosts_a_filter_fails_about_the_others_are_judged_as_it_says(
+def test_hosts_for_which_a_filter_does_not_fail_have_its_verdicts(
     troubled: set[int], turned_away: set[int], is_open: bool
 ) -> None:
     def judge(self: Filter, state: HostState, request: RequestSpec) -> Verdict:

@@ -146,7 +146,7 @@ def test_alternates_are_next_best_in_the_same_cell() -> None:
     assert names(run(states, spec(), pipeline=lone)) == [["host-0"]]
 
 
-def test_where_the_best_are_drawn_alternates_are_drawn_among_the_next_best() -> None:
+def test_with_a_subset_alternates_are_drawn_from_the_next_best_hosts() -> None:
     states = [host(f"host-{index:02}", memory_mb=10000 - index) for index in range(40)]
     drawn = replace(PIPELINE, host_subset_size=8)
     seen = {tuple(names(run(states, spec(), pipeline=drawn, seed=seed))[0]) for seed in range(40)}

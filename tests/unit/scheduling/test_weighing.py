@@ -73,7 +73,7 @@ def test_shares_are_between_nothing_and_all_and_keep_the_order(raw: list[float])
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_what_is_not_finite_is_nonsense_of_a_candidate_and_nothing_of_another(bad: float) -> None:
+def test_a_weight_that_is_not_finite_is_an_error_for_candidates_only(bad: float) -> None:
     assert weighed(Given([1.0, bad, 3.0]), 3).faults[0].error == "a weight is not finite"
     weighing = weighed(Given([1.0, bad, 3.0]), 3, [True, False, True])
     assert (weighing.totals.tolist(), weighing.faults) == ([0.0, OUT, 1.0], ())
