@@ -21,7 +21,7 @@ def commits_per_second(directory: Path, seconds: float = 2.0) -> float:
 
 
 def crowded_commits_per_second(directory: Path, connections: int, seconds: float = 2.0) -> float:
-    """The same on several concurrent connections, each with a row of its own; writers wait for each other."""
+    """Return the commits per second on several connections, each with a row of its own; writers wait for each other."""
     path = directory / "crowded-commit-limit.sqlite3"
     with closing(_open(path)) as first:
         first.executemany("INSERT OR REPLACE INTO counter VALUES (?, 0)", [(number,) for number in range(connections)])
@@ -57,7 +57,7 @@ def _commit_one(connection: sqlite3.Connection, number: int) -> None:
 
 
 def postgresql_commits_per_second(url: str, seconds: float = 2.0) -> float:
-    """The same on a PostgreSQL server: an autocommitted UPDATE, one round trip each."""
+    """Return the commits per second on a PostgreSQL server: an autocommitted UPDATE, one round trip each."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:

@@ -44,7 +44,7 @@ def make_cloud(people: People) -> Cloud:
 
 
 def seed_cloud(people: People, *hosts: str) -> None:
-    """The sizes and the networks of a new cloud, and large hosts in cell1."""
+    """Create the flavors and networks of a new cloud, and large hosts in cell1."""
     owner = people.admin.project.id
 
     def seed() -> None:

@@ -26,7 +26,7 @@ class Counted:
     statements: list[str] = field(default_factory=list)
 
     def note(self, sql: str, *, is_inside: bool) -> None:
-        """A statement, or one that ends a transaction, as the driver executes it."""
+        """Note a statement, or one that ends a transaction, as the driver executes it."""
         self.transactions += sql.startswith("COMMIT")
         if not sql.startswith(BOOKKEEPING):
             self.statements.append(sql)
@@ -135,7 +135,7 @@ def _once(driver: Any, note: Callable[[str], Any]) -> Callable[[str], None]:
 
 @contextmanager
 def _heard_by_psycopg(connection: Any, note: Callable[[str], None]) -> Iterator[None]:
-    """Each statement and commit of this connection, whichever of its cursors executes it."""
+    """Record each statement and commit of this connection, whichever cursor executes it."""
 
     def noting(method: Any, text_of: Callable[..., str]) -> Any:
         def noted(self: Any, *args: Any, **kwargs: Any) -> Any:

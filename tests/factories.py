@@ -185,7 +185,7 @@ def address(ip_address: str, network: str = "private") -> dict[str, Any]:
 
 
 def fault(of: Instance, message: str, cell: str, **values: Any) -> InstanceFault:
-    """Why an instance is in error."""
+    """Store why an instance is in error."""
     return InstanceFault.objects.using(cell).create(instance_uuid=of.uuid, message=message, created_at=ago(5), **values)
 
 

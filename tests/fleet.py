@@ -93,7 +93,7 @@ def silence(host: str, cell: str = "cell1") -> None:
 
 
 def add_instance(uuid: str, host: str, cell: str = "cell1", *, vm_state: str = VmState.ACTIVE) -> None:
-    """An instance of the shop that lives on `host`; nothing is claimed for it."""
+    """Create an instance of the shop on `host`; nothing is claimed for it."""
     now = database_now()
     home = CellMapping.objects.get(name=cell)
     InstanceMapping.objects.create(

@@ -246,7 +246,7 @@ class Cloud(Client):
     # -- what is stored ---------------------------------------------------------------------------------------
 
     def rows(self, database: str, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of one of the SQLite files: api, cell0, cell1, cell2."""
+        """Return the rows of a query on one of the SQLite files: api, cell0, cell1, cell2."""
         connection = sqlite3.connect(f"file:{self.data_dir / database}.sqlite3?mode=ro", uri=True, timeout=120)
         try:
             return connection.execute(sql).fetchall()
@@ -254,7 +254,7 @@ class Cloud(Client):
             connection.close()
 
     def guests(self) -> list[str]:
-        """Uuids of the guests on all simulated hosts."""
+        """Return the uuids of the guests on all simulated hosts."""
         found: list[str] = []
         for path in (self.data_dir / "agents").glob("*.guests.json"):
             found += json.loads(path.read_text() or "{}").get("guests", {})

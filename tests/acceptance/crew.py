@@ -123,11 +123,11 @@ class Crew:
         (self.folder / f"let-end-{run}").touch()
 
     def open_parked(self, count: int) -> None:
-        """So many runs that each have a host move a guest, and wait for it: no such host ever answers."""
+        """Open so many runs that each have a host move a guest. The host never answers, so they keep waiting."""
         self._ask({"parked": count})
 
     def parked(self) -> int:
-        """How many of them wait by now."""
+        """Return how many of these runs wait by now."""
         return int(self._ask({"waiting": PARKED}))
 
     def lines(self, what: str = "", run: str = "") -> list[ConductorRecord]:
@@ -154,7 +154,7 @@ class Crew:
         return json.loads(self._ask({"row": run}))  # type: ignore[no-any-return]
 
     def lease(self, run: str) -> tuple[float, float]:
-        """When the run's lease ends (0 without one) and the present time, both by the database's clock."""
+        """Return when the run's lease ends (0 without one) and the present time, both by the database's clock."""
         ends_at, now = json.loads(self._ask({"lease": run}))
         return ends_at, now
 

@@ -358,7 +358,7 @@ class Deployment:
         )
 
     def dead(self) -> list[str]:
-        """Names of processes that have ended."""
+        """Return the names of processes that have ended."""
         return [member.name for member in self.members if not member.is_alive]
 
     def log_tail(self) -> str:
@@ -387,12 +387,12 @@ class Deployment:
         return self._clients[web]
 
     def rows(self, database: str, sql: str) -> list[tuple[str, ...]]:
-        """Rows of one of the databases: api, cell0 or a cell; every value is text."""
+        """Return the rows of a query on one of the databases: api, cell0 or a cell; every value is text."""
         answer = self.database.psql(sql, f"novella_{database}")
         return [tuple(line.split("|")) for line in answer.splitlines()]
 
     def guests(self) -> list[str]:
-        """Uuids of the guests on all hosts."""
+        """Return the uuids of the guests on all hosts."""
         found: list[str] = []
         for path in (self.data_dir / "agents").glob("*.guests.json"):
             found += json.loads(path.read_text() or "{}").get("guests", {})

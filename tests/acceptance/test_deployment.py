@@ -17,7 +17,7 @@ SECONDS = 300.0
 
 
 def launch_all(cloud: Deployment, prefix: str) -> list[str]:
-    """Uuids of servers that were asked for through both webs in turn, four requests at a time."""
+    """Launch servers through both web processes in turn, four requests at a time; return their uuids."""
 
     def launch(number: int) -> str:
         answer = cloud.api(number % 2).launch(f"{prefix}-{number}", flavor="tiny")

@@ -45,7 +45,7 @@ def live_runs(cloud: Cloud) -> list[Any]:
 
 
 def assert_once(cloud: Cloud, uuid: str, *, consumers: int = 1) -> None:
-    """One guest, no lock, and in placement one consumer per end."""
+    """Check that there is one guest and no lock, and in placement one consumer per end."""
     assert cloud.guests() == [uuid]
     assert [row for cell in CELLS for row in cloud.rows(cell, "select * from journal_resourcelock")] == []
     assert len(cloud.rows("api", "select distinct consumer_id from placement_allocation")) == consumers

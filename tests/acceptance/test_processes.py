@@ -53,7 +53,7 @@ def sign_in(cloud: Deployment, web: int) -> str:
 
 @contextmanager
 def open_page(cloud: Deployment, web: int) -> Iterator[ClientConnection]:
-    """A socket that follows demo's list of servers."""
+    """Open a socket that follows demo's list of servers."""
     url = cloud.api(web).url
     headers = {"Cookie": sign_in(cloud, web)}
     with connect(f"ws{url.removeprefix('http')}/live", additional_headers=headers, origin=url) as page:  # type: ignore[arg-type]
@@ -208,7 +208,7 @@ def forged_announcement(host: str, cell: str) -> dict[str, Any]:
 
 
 def refused_senders(cloud: Deployment) -> set[str]:
-    """Whom the refused messages claimed to be from, as the audit log has it by now."""
+    """Return the senders that refused messages claimed, as far as the audit log has them."""
     query = "/api/audit?action=message.refuse"
     records = cloud.api(0).call("GET", query, user="admin").json["records"]
     return {row["sender"] for record in records for row in record["details"]["refusals"]}

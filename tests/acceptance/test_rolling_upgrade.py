@@ -49,7 +49,7 @@ def build_of(cloud: Deployment, uuid: str) -> tuple[Any, ...]:
 
 
 def steps_of(cloud: Deployment, uuid: str) -> list[str]:
-    """Names of the steps that a server's build has done, in order."""
+    """Return the names of the steps that a server's build has done, in order."""
     query = (
         "select s.name from journal_steprecord s join journal_workflowrun r on s.run_id = r.id "
         f"where r.flow = 'build_in_cell' and r.instance_uuid = '{uuid}' and s.state = 'done' order by s.id"
@@ -58,7 +58,7 @@ def steps_of(cloud: Deployment, uuid: str) -> list[str]:
 
 
 def answered_steps_of(cloud: Deployment, uuid: str) -> list[str]:
-    """Names of the steps of a server's build that a host has answered and no conductor has continued."""
+    """Return the steps of a server's build that a host has answered and no conductor has continued."""
     query = (
         "select s.name from journal_steprecord s join journal_workflowrun r on s.run_id = r.id where "
         f"r.flow = 'build_in_cell' and r.instance_uuid = '{uuid}' and s.state <> 'done' and s.answer is not null"

@@ -38,7 +38,7 @@ def targets() -> dict[str, str]:
 
 
 def unnamed(names: Iterable[str], text: str) -> list[str]:
-    """Those of `names` that `text` has nowhere in code style or as a heading."""
+    """Return those of `names` that `text` has nowhere in code style or as a heading."""
     return [
         name
         for name in names

@@ -41,13 +41,13 @@ EXAMPLES = {
 
 
 def unknown_paths(text: str) -> list[str]:
-    """The paths in `text` that no route serves."""
+    """Return the paths in `text` that no route serves."""
     paths = {first or second for first, second in PATH.findall(text)}
     return sorted(path for path in paths if not FOREIGN.match(path) and not all(map(is_served, spelled_out(path))))
 
 
 def spelled_out(path: str) -> Iterator[str]:
-    """The path without its query; one path for each of the alternatives `{a,b}`."""
+    """Return the path without its query; one path for each of the alternatives `{a,b}`."""
     parts = ALTERNATIVES.split(re.split(r"[?;…]", path)[0])
     yield from map("".join, product(*(part.split(",") if number % 2 else [part] for number, part in enumerate(parts))))
 
@@ -78,7 +78,7 @@ def client_commands() -> dict[str, EntryPoint]:
 
 
 def unknown_words(line: str, commands: dict[str, EntryPoint]) -> list[str]:
-    """The command or options of a line that the `openstack` client does not know."""
+    """Return the command or options of a line that the `openstack` client does not know."""
     words = line.split()
     name = next((" ".join(words[:count]) for count in (4, 3, 2, 1) if " ".join(words[:count]) in commands), "")
     if not name:

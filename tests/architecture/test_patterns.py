@@ -44,7 +44,7 @@ def _is_of_constants(part: ast.FormattedValue, constants: set[str]) -> bool:
 
 
 def _constants(tree: ast.Module) -> set[str]:
-    """Names that only the module itself sets, loops of its comprehensions included."""
+    """Return names that only the module itself sets, including loop variables of its comprehensions."""
     found: set[str] = set()
     for statement in tree.body:
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.For):

@@ -28,17 +28,17 @@ def names_in(path: Path) -> set[str]:
 
 @cache
 def names_in_templates() -> dict[str, set[str]]:
-    """The templates that each template includes or extends."""
+    """Return the templates that each template includes or extends."""
     return {name: names_in(TEMPLATES / name) for name in templates()}
 
 
 def rendered_by(package: Path) -> set[str]:
-    """The templates that the modules of a package of pages name."""
+    """Return the templates that the modules of a package of pages name."""
     return set[str]().union(*(names_in(path) for path in package.glob("*.py")))
 
 
 def included_in(folder: str) -> set[str]:
-    """The templates that the layout or another template of a folder includes."""
+    """Return the templates that the layout or another template of a folder includes."""
     return {
         name
         for place, names in names_in_templates().items()

@@ -38,7 +38,7 @@ SWALLOWED = re.compile(r"except(?: Exception| BaseException)?:\s*pass")
 
 
 def pins(lock: str) -> list[tuple[str, str]]:
-    """Name and version; a package may be there once per platform."""
+    """Return name and version of each package; one may be there once per platform."""
     return PIN.findall(read(lock))
 
 

@@ -48,5 +48,5 @@ def parsed(path: Path) -> ast.Module:
 
 
 def documentation() -> str:
-    """All of `docs/`, in one text."""
+    """Return all of `docs/` as one text."""
     return "\n".join(read(path) for path in own_files(".md") if path.parts[0] == "docs")

@@ -84,7 +84,7 @@ def open_page(browser: Browser, wire: Wire, people: Any) -> Iterator[OpenPage]:
 
 
 def _wait_until_everyone_has_left() -> None:
-    """Until the server has noticed that the pages are gone: one that stays would read the next test's events."""
+    """Wait until the server has noticed that the pages are closed: an open one would get the next test's events."""
     from portal.live import channels
 
     wait_until(
@@ -94,7 +94,7 @@ def _wait_until_everyone_has_left() -> None:
 
 
 def sign_in(page: Page, name: str, path: str = "/") -> None:
-    """Through the form, as people do."""
+    """Sign in by the form, as users do."""
     page.goto(f"/sign-in?next={path}")
     page.get_by_label("User name").fill(name)
     page.get_by_label("Password").fill(PASSWORD)
@@ -107,7 +107,7 @@ def wait_until_live(page: Page) -> None:
 
 
 def wait_until_ready(page: Page) -> None:
-    """Until the page's scripts listen: a key that is pressed earlier is lost, for people too."""
+    """Wait until the page's scripts handle events: earlier key presses are lost, for users too."""
     page.locator("html[data-ready]").wait_for(state="attached")
 
 

@@ -18,7 +18,7 @@ from tests.people import PASSWORD
 
 
 def end_session(page: Page) -> None:
-    """As it ends on the server; the page learns it from its socket."""
+    """End the session on the server; the page learns it from its socket."""
     Session.objects.all().delete()
 
 

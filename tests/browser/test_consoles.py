@@ -53,7 +53,7 @@ def connected(page: Page, words: str) -> None:
 
 
 def colours(page: Page) -> int:
-    """How many pixels of the screen are ink."""
+    """Return the number of pixels of the screen that are ink."""
     script = """canvas => {
       const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
       let ink = 0;
@@ -145,7 +145,7 @@ def shared_link(page: Page, kind: str) -> str:
 
 
 def watch_the_screen(owner: Page, watcher: Page) -> None:
-    """By a link that was opened while the server was off: the page goes on by itself."""
+    """Watch by a link that was opened while the server was off: the page continues by itself."""
     owner.get_by_role("button", name="Screen", exact=True).click()
     connected(owner, "Screen connected")
     link = shared_link(owner, "vnc")

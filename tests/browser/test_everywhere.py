@@ -65,13 +65,13 @@ def heard_of(page: Page) -> tuple[list[str], list[str]]:
 
 
 def elsewhere(page: Page, requests: Iterable[str]) -> list[str]:
-    """Whom a page asks besides the one that it came from."""
+    """Return the hosts that a page requests besides its own."""
     here = ("", urlsplit(page.url).netloc)  # data that are in the address have no host
     return [f"asks elsewhere: {url}" for url in requests if urlsplit(url).netloc not in here]
 
 
 def moved(page: Page) -> list[str]:
-    """How far what had been drawn moved while the page came, by the browser's own measure."""
+    """Return how far drawn elements moved while the page loaded, as the browser measures it."""
     shift = page.evaluate(f"({CHECKS}).shift()")
     return [f"moved by {shift:.3f} while it came"] if shift > MOST_SHIFT else []
 

@@ -35,7 +35,7 @@ def provider(shared_provider: Provider, settings: LazySettings) -> Provider:
 
 
 def say_who(page: Page) -> None:
-    """At the provider's own page."""
+    """Sign in at the provider's own page."""
     page.locator("input[name=sub]").fill("eve-1")
     page.locator("button[type=submit], input[type=submit]").first.click()
 

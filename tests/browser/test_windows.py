@@ -47,7 +47,7 @@ def change(uuid: UUID, **values: Any) -> None:
 
 
 def change_all(uuids: list[UUID], **values: Any) -> None:
-    """In one transaction, with an event for each."""
+    """Change all servers in one transaction, with an event for each."""
     with write_tx("cell1"):
         Instance.objects.using("cell1").update(**values)
         for one in Instance.objects.using("cell1").filter(uuid__in=uuids):
@@ -72,7 +72,7 @@ def read_all(page: Page) -> None:
 
 
 def change_all_while_one_scrolls(page: Page, uuids: list[UUID]) -> None:
-    """With more changes than single updates, all displayed rows become current, at any scroll position."""
+    """Change more rows than single updates are sent for: all displayed rows become current, at any scroll position."""
     change_all(uuids, vm_state="paused")
     for share in (0.2, 0.9, 0.4):
         scroll_to(page, share)

@@ -216,7 +216,7 @@ class Adversary:
         server.restart()
 
     def _spoil_hosts(self) -> None:
-        """A few calls of drivers fail, before or after their effect, or are slow."""
+        """Make a few calls of drivers fail, before or after their effect, or slow."""
         verb = self.random.choice(FAULTY_VERBS)
         rule = {
             "fail_times": self.random.randrange(0, 3),

@@ -71,7 +71,7 @@ _IMAGES_OF_VOLUMES = "SELECT uuid, state, inputs FROM journal_workflowrun WHERE 
 
 
 def violations(evidence: Evidence) -> list[str]:
-    """All that is wrong, one line each."""
+    """Return all violations, one line each."""
     instances = {
         str(row["uuid"]): {**row, "cell": name}
         for name in evidence.cells
@@ -378,7 +378,7 @@ def _quotas(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list
 
 
 def _tokens(evidence: Evidence) -> list[str]:
-    """No host obeyed a lower token after a higher one, and no run went on with one."""
+    """Check that no host obeyed a lower token after a higher one, and that no run continued with one."""
     wrong = []
     for path in sorted(evidence.agents.glob("*.sqlite3")):
         with _copy_of(path) as journal:

@@ -208,7 +208,7 @@ class ContendedSchedule(Schedule):
         self._open(ledger.DELETE, self.things, may_wait=True)
 
     def _delete_while_away(self) -> None:
-        """One thing is moved, and deleted while its host is away: what waits for that comes to it in any order."""
+        """Move an instance, and delete it while its host is away: deferred commands reach the host in any order."""
         self.things += 1
         self._open(ledger.MOVE, self.things, may_wait=False)
         self._deliver_all()
@@ -219,7 +219,7 @@ class ContendedSchedule(Schedule):
             self._let_time_pass()
 
     def _change_while_away(self) -> None:
-        """One thing is lent, and changed while its host is away and still keeps what was lent: then all comes at once.
+        """Change a lent instance while its host is away and still keeps what was lent: all commands arrive at once.
 
         The change has the lock when the host has let go, and is newer than the run that goes on.
         """
@@ -250,7 +250,7 @@ class ContendedSchedule(Schedule):
                 self.wrong.append(f"run {run_uuid} left something behind, and nothing kept it from its undo")
 
     def _arrive(self, message: Message) -> None:
-        """A message arrives, if that is its fate."""
+        """Deliver a message, if its planned fault lets it arrive."""
         before = self._run, self._fate
         self._run = _run_of(message)
         self._fate = self._fates.get(self._run) or Fate(0, [])
@@ -328,5 +328,5 @@ def _run_of(message: Message) -> str:
 
 
 def _key(run_uuid: str) -> str:
-    """As the tables of the campaign hold it."""
+    """Return the key as the tables of the campaign hold it."""
     return run_uuid.replace("-", "")

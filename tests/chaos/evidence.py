@@ -24,7 +24,7 @@ class Evidence:
     _connections: dict[str, Connection] = field(default_factory=dict)
 
     def rows(self, database: str, query: str) -> list[dict[str, Any]]:
-        """By a connection that stays: to make one costs the server more than to answer. It may have been cut."""
+        """Return the rows of a query, on a connection that is kept, as a new one is expensive. It may have been cut."""
         known = self._connections.pop(database, None)
         try:
             return self._ask(database, known, query)

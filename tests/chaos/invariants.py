@@ -65,7 +65,7 @@ def _left_over() -> list[str]:
 
 
 def _plain(uuids: Iterable[str]) -> set[str]:
-    """As the tables hold them."""
+    """Return the value as the tables hold it."""
     return {uuid.replace("-", "") for uuid in uuids}
 
 

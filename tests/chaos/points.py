@@ -50,7 +50,7 @@ class CrashPoint:
 
 
 def places(match: str, sample: int, seed: int, *, with_schedulers: bool = True) -> list[CrashPoint]:
-    """All places of all flows that have a scene, or a sample of them; those that `match` is found in.
+    """Return all places of all flows that have a scene, or a sample of them; only those that contain `match`.
 
     Those of a scheduler that is called are in the scenes that select a host, `with_schedulers`.
     """
@@ -177,7 +177,7 @@ def _not_found_again(stage: Stage) -> list[str]:
 
 
 def _set(stage: Stage, scene: Scene) -> None:
-    """All that is so before the action."""
+    """Prepare everything that must be so before the action."""
     _spoil(stage.campaign, scene.faults)
     for operation in scene.before:
         _do(stage, operation)
@@ -193,14 +193,14 @@ def _set(stage: Stage, scene: Scene) -> None:
 
 
 def _lose(stage: Stage, scene: Scene) -> None:
-    """The data that the flow needs are not there."""
+    """Remove the data that the flow needs."""
     if scene.lost is not None:
         data = stage.campaign.cloud.data_dir / scene.lost(stage.person)
         data.rename(data.with_suffix(LOST))
 
 
 def _find(stage: Stage, scene: Scene) -> None:
-    """They are back."""
+    """Put the lost data back."""
     if scene.lost is not None:
         data = stage.campaign.cloud.data_dir / scene.lost(stage.person)
         with suppress(FileNotFoundError):
@@ -236,7 +236,7 @@ def _launch(stage: Stage, scene: Scene) -> None:
 
 
 def _do(stage: Stage, operation: str, *, may_fail: bool = False, turns_back: bool = False) -> None:
-    """One request, repeated while a web that was killed does not answer; or whatever else the action is.
+    """Send one request, repeated while a killed web process does not answer; or do whatever else the action is.
 
     Where its flow turns back, and the answer waits for that, the answer is a failure: the checker looks at what is
     true then.
@@ -299,7 +299,7 @@ def _await_rest(stage: Stage) -> list[str]:
 
 
 def _newest_data(campaign: Campaign) -> float:
-    """When a file of a volume, snapshot or image was written last."""
+    """Return when a file of a volume, snapshot or image was written last."""
     newest = 0.0
     for kind in ("volumes", "snapshots", "images"):
         for path in (campaign.cloud.data_dir / kind).glob("*"):

@@ -110,7 +110,7 @@ class Schedule:
             raise Killed(place)
 
     def meet(self, step: str) -> None:
-        """A step's effect may fail, a few times in all."""
+        """Let a step's effect fail, a few times in all."""
         if step == self.stubborn:
             raise ledger.fail(step)
         if len(self.failures) < self.most_failures and not self.is_calm and self.random.random() < 0.15:
@@ -127,7 +127,7 @@ class Schedule:
             self.trace.append(f"goes on at {place}")
 
     def _overtake(self) -> None:
-        """The other conductor, past the lease of the one whose turn it was."""
+        """Let the other conductor work after the lease of this one has run out."""
         self.depth += 1
         me, leases.WORKER = leases.WORKER, CONDUCTORS[CONDUCTORS[0] == leases.WORKER]
         try:
@@ -191,7 +191,7 @@ class Schedule:
             self._deliver_here(message)
 
     def _deliver_by_another(self, message: Message) -> None:
-        """By a process that does not see the end of it, if it comes to its place before."""
+        """Deliver the message to a process that dies or is stopped if it reaches its place before the end."""
         name, is_of_host = leases.WORKER, message[0] == "compute"
         if is_of_host:
             self._stop_agent()  # the journal is the other's
@@ -350,7 +350,7 @@ class Schedule:
 
     @contextmanager
     def _installed(self) -> Iterator[None]:
-        """The product, with this world for its wire, its places to die and its failures."""
+        """Install this world into the product: its wire, its failpoints and its failures."""
         flows = {(flow.name, flow.version): flow for flow in ledger.FLOWS}
         mine: Mapping[tuple[Any, str], Any] = {
             (broker, "notify_conductor"): lambda queue, body: self.wire.append(("notification", dict(body))),

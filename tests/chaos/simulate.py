@@ -176,7 +176,7 @@ def _play(seed: int, size: int, folder: Path, kind: str) -> tuple[Schedule, list
 
 
 def _in_children(folder: Path, jobs: Sequence[Callable[[Path], int]], load: Load) -> list[int]:
-    """Each job in a process of its own, as many at once as there are processors; what they return."""
+    """Run each job in a process of its own, as many at once as there are processors; return their results."""
     outcomes: dict[int, int] = {}
     running: dict[int, int] = {}
     for index, job in enumerate(jobs):
@@ -245,13 +245,13 @@ def _load(template: Path, home: Path) -> None:
 
 
 def _load_files(template: Path, home: Path) -> None:
-    """The same as files, which several processes may open."""
+    """Load the same databases as files, which several processes may open."""
     shutil.copytree(template, home, dirs_exist_ok=True)
     _point_at(home)
 
 
 def _set_up(folder: Path, *, is_logged: bool) -> None:
-    """The product's own databases, empty, with what every schedule finds there; no connection stays open."""
+    """Create the product's own databases, empty except for what every schedule needs; no connection stays open."""
     folder.mkdir()
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     django.setup()

@@ -83,7 +83,7 @@ class Stage:
         return status, body["server"] if status == 200 else {}
 
     def change_services(self, changes: Mapping[str, Any], host: str = "", not_yet: int = 409) -> None:
-        """Of one host's compute service, or of all; asked again while the answer is `not_yet`."""
+        """Change one host's compute service, or all; repeated while the answer is `not_yet`."""
         query = f"?binary=nova-compute{f'&host={host}' if host else ''}"
         _, body, _ = insist(lambda: self.person.ask("GET", f"{COMPUTE}/os-services{query}", as_admin=True))
         for service in body["services"]:

@@ -73,7 +73,7 @@ def options_in(folder: Path, rack: Rack, *numbers: int, options: dict[str, Any],
 
 @contextmanager
 def host(options: dict[str, Any], name: str = "rack-9") -> Iterator[RedfishDriver]:
-    """A started one; whatever is left on it is destroyed."""
+    """Yield a started host; whatever is left on it is destroyed."""
     driver = RedfishDriver(name, options, open_image)
     driver.start()
     yield driver
@@ -83,7 +83,7 @@ def host(options: dict[str, Any], name: str = "rack-9") -> Iterator[RedfishDrive
 
 
 def assert_clean(rack: Rack, driver: RedfishDriver, number: int = SPARE) -> None:
-    """The machine is off, empty, boots as it is set up, and nothing of a guest is left on the host."""
+    """Check that the machine is off, empty, boots as set up, and that nothing of a guest is left on the host."""
     state = rack.state(number)
     assert (state["power_state"], state.get("boot_device", "Hdd"), rack.media(number)) == ("Off", "Hdd", {})
     assert driver.guests() == []

@@ -40,7 +40,7 @@ class Host:
 
     @contextmanager
     def with_options(self, **options: object) -> Iterator[LibvirtDriver]:
-        """The same host with other options, as after a restart of its agent."""
+        """Yield the same host with other options, as after a restart of its agent."""
         again = LibvirtDriver(self.driver.host, self.options(**options), SHELF.open)
         again.start()
         yield again

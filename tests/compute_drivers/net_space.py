@@ -27,7 +27,7 @@ BROADCAST, ALL_ROUTERS = b"\xff" * 6, bytes.fromhex("333300000002")
 
 @contextmanager
 def net_space() -> Iterator[str]:
-    """This thread, and what it starts, is in it; devices of others cannot be seen, and none is left behind."""
+    """Run this thread and its processes in a network namespace without devices of others; it is removed afterwards."""
     made = NetworkNamespace.create()
     try:
         with made.entered():
@@ -37,7 +37,7 @@ def net_space() -> Iterator[str]:
 
 
 def devices() -> list[str]:
-    """All of this namespace but its own end."""
+    """Return all devices of this namespace but its own end."""
     output = subprocess.run(["ip", "-json", "link"], check=True, capture_output=True).stdout
     return sorted(link["ifname"] for link in json.loads(output) if link["ifname"] != "lo")
 

@@ -20,7 +20,7 @@ SHELF = ImageShelf(DATA)
 
 
 def filled(folder: Path, **limits: float) -> ImageCache:
-    """All three, the first the longest unused."""
+    """Return a cache with all three images; the first is the least recently used."""
     cache = ImageCache(folder, SHELF.open, **limits)  # type: ignore[arg-type]
     cache.prepare()
     for age, (name, data) in zip((300, 200, 100), DATA.items(), strict=True):

@@ -74,7 +74,7 @@ class People:
         return self.say(line).strip()
 
     def act(self, uuid: str, body: dict[str, Any], status: str) -> None:
-        """An action, and the server once it has the status and nothing is under way."""
+        """Send an action, and return the server once it has the status and no task is running."""
         path, wanted = f"/compute/v2.1/servers/{uuid}/action", (status, None)
 
         def ask() -> Any:

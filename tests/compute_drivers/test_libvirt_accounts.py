@@ -44,7 +44,7 @@ def uid_of(guest: GuestSpec) -> int:
 
 
 def opened_by(uid: int, *tries: StepAttempt) -> set[StepAttempt]:
-    """Those of the tries that a process with the account of a guest succeeds with."""
+    """Return the attempts that succeed for a process with the account of a guest."""
     reader, writer = os.pipe()
     if not (child := os.fork()):
         try:

@@ -82,7 +82,7 @@ def test_with_secure_boot_only_signed_loaders_start(driver: LibvirtDriver, tmp_p
 
 
 def _allowed(process: int, thread: str) -> set[str]:
-    """Where the threads of that name may run."""
+    """Return the processors on which the threads of that name may run."""
     found = set()
     for task in Path(f"/proc/{process}/task").iterdir():
         lines = (task / "status").read_text().splitlines()

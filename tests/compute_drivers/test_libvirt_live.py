@@ -376,7 +376,7 @@ def _on(pair: tuple[Host, Host], inside: Inside) -> list[str]:
 
 
 def _stays(source: Host, destination: Host, inside: Inside) -> None:
-    """The guest goes on at the source, and nothing of it is left at the destination."""
+    """Check that the guest continues at the source, and that nothing of it is left at the destination."""
     destination.driver.cancel_live_migration(inside.uuid)
     assert source.driver.guests() == [GuestInfo(inside.uuid, PowerState.RUNNING)]
     assert destination.driver.guests() == []
@@ -386,7 +386,7 @@ def _stays(source: Host, destination: Host, inside: Inside) -> None:
 
 
 def _kill(*pids: int) -> None:
-    """Until they have ended: their command lines go at once, the disks that they have open only with themselves."""
+    """Kill processes and wait until they have ended, and have closed their disks."""
     assert pids
     for pid in pids:
         process = os.pidfd_open(pid)

@@ -53,7 +53,7 @@ def described(spec: GuestSpec, grant: HardwareGrant | None = None) -> ElementTre
 
 
 def _firmware(machine: str, *features: str) -> str:
-    """As packages of firmware describe it."""
+    """Return a description of firmware, as packages have it."""
     return json.dumps({"targets": [{"architecture": "x86_64", "machines": [machine]}], "features": [*features]})
 
 
@@ -278,7 +278,7 @@ class TestTheHost:
         folder.write_text(text)
 
     def machine(self, tmp_path: Path) -> tuple[Path, Path]:
-        """Two cells of two cores with two threads each; huge pages in one of them."""
+        """Return a machine with two cells of two cores with two threads each; one cell has huge pages."""
         nodes, cpus = tmp_path / "node", tmp_path / "cpu"
         for node, listed in enumerate(("0-1,4-5", "2-3,6-7")):
             self.make(nodes / f"node{node}" / "cpulist", listed)

@@ -154,7 +154,7 @@ def driver_on(
 
 
 def inside(lab: ovn.Lab, name: str) -> AbstractContextManager[None]:
-    """This thread is on the host, as are the processes that it starts."""
+    """Run this thread, and the processes that it starts, on the host."""
     return lab.hosts[name].namespace.entered()
 
 

@@ -46,7 +46,7 @@ UNADDRESSED = NetworkPort("p3", "bare", "fa:16:3e:00:00:03", "", 0, "")
 
 @contextmanager
 def playing(driver: LibvirtDriver) -> Iterator[LibvirtDriver]:
-    """The same host, as an agent that plays the networks of its guests."""
+    """Yield the same host, with an agent that serves the networks of its guests."""
     options = {**driver.options, "guest_network": "agent", "vendor_data": {"rack": "r7"}}
     agent = LibvirtDriver(driver.host, options, SHELF.open)
     agent.start()
@@ -148,7 +148,7 @@ class Listener:
 
 
 def _reports_its_addresses(driver: LibvirtDriver, listener: Listener) -> None:
-    """Also one that it gave itself."""
+    """Check that the guest's addresses are reported, also one that it gave itself."""
     ask(driver, listener.uuid, b"\nip address add 192.0.2.7/32 dev eth0; echo given $((1 + 1))\n", b"given 2")
     expected = [{"mac_address": FIRST.mac_address, "addresses": [FIRST.ip_address, "192.0.2.7"]}]
     wait_until(
@@ -160,7 +160,7 @@ def _reports_its_addresses(driver: LibvirtDriver, listener: Listener) -> None:
 
 
 def _set_a_password(driver: LibvirtDriver, listener: Listener) -> None:
-    """By the agent inside of it, then asked on its serial line what became of root's entry."""
+    """Set a password by the guest agent, then check root's entry on the serial console."""
     driver.set_admin_password(listener.uuid, "correct horse")
     ask(driver, listener.uuid, b"\necho root has $(grep -c '^root:[$]' /etc/passwd) password\n", b"root has 1 password")
     assert b"correct horse" not in driver.console_log(listener.uuid, 0)
@@ -193,7 +193,7 @@ def _plug_a_volume(driver: LibvirtDriver, listener: Listener, path: Path) -> Non
 
 
 def _swap_a_volume(driver: LibvirtDriver, listener: Listener, first: VolumeConnection) -> None:
-    """A larger one; what the guest writes from then on is on that alone. The first may come again beside it."""
+    """Swap a volume for a larger one: later writes are on that alone. The first may be attached again beside it."""
     path, too_small = Path(first.path).with_name("second.raw"), Path(first.path).with_name("small.raw")
     Path(first.path).write_bytes(b"whole".ljust(2 << 20))
     path.write_bytes(bytes(3 << 20))

@@ -171,7 +171,7 @@ def locks() -> list[str]:
 
 
 def snapshot() -> dict[str, Any]:
-    """All that an intervention could change, but the audit log."""
+    """Return everything that an intervention could change, except the audit log."""
     runs = WorkflowRun.objects.using(ALIAS).order_by("pk")
     return {
         "runs": [{key: value for key, value in row.items() if key != "wake_at"} for row in runs.values()],

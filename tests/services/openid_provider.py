@@ -44,7 +44,7 @@ class Provider:
         return self._wire.token_requests
 
     def quiet(self) -> None:
-        """As it was at the start."""
+        """Reset the provider to its state at the start."""
         self.bends.clear()
         self.token_requests.clear()
 
@@ -55,7 +55,7 @@ class Provider:
         self.client_id, self.client_secret = payload["client_id"], payload["client_secret"]
 
     def knows(self, subject: str, **claims: Any) -> None:
-        """A person there."""
+        """Add a user to the provider."""
         requests.put(f"{self.issuer}/users/{subject}", json=claims, timeout=WAIT_SECONDS).raise_for_status()
 
     def signs_in(self, address: str, subject: str) -> str:
@@ -113,7 +113,7 @@ class Wire:
 
 @contextmanager
 def running(back_to: str) -> Iterator[Provider]:
-    """The provider, until the block ends."""
+    """Run the provider until the block ends."""
     before = os.environ.get("AUTHLIB_INSECURE_TRANSPORT")
     os.environ["AUTHLIB_INSECURE_TRANSPORT"] = "1"  # on loopback, for the provider's own side
     wire = Wire(provider_app(require_client_registration=True, require_nonce=True))

@@ -77,7 +77,7 @@ class Daemon:
             process.end(self._process, signal.SIGKILL)
 
     def stop(self) -> None:
-        """A clean end. Stopping twice does nothing."""
+        """Stop it cleanly. Stopping twice does nothing."""
         if self._process is not None:
             process.end(self._process)
         self._process = None

@@ -92,7 +92,7 @@ class Service:
         _await_gone([self.pid, *children])
 
     def stop(self) -> None:
-        """A clean end; sessions are cut. Stopping twice does nothing."""
+        """Stop it cleanly; sessions are cut. Stopping twice does nothing."""
         if self.pid and _is_alive(self.pid):
             _signal(self.pid, signal.SIGINT)  # fast shutdown
             _await_gone([self.pid])

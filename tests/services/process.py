@@ -140,7 +140,7 @@ class Server:
             end(self._process, signal.SIGKILL)
 
     def stop(self) -> None:
-        """A clean end. Stopping twice does nothing."""
+        """Stop it cleanly. Stopping twice does nothing."""
         if self._process is not None:
             end(self._process)
         self._process = None

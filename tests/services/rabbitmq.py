@@ -67,7 +67,7 @@ class Service:
             _await_gone(self.pid)
 
     def stop(self) -> None:
-        """A clean end of node and port mapper. Stopping twice does nothing."""
+        """Stop node and port mapper cleanly. Stopping twice does nothing."""
         if self._node is not None and self._node.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)

@@ -116,7 +116,7 @@ class Commands(RuleBasedStateMachine):
 
     @rule(instance=st.sampled_from(INSTANCES), fails=st.booleans(), overtaker=st.integers(0, MOST_TOKENS))
     def work(self, instance: str, fails: bool, overtaker: int) -> None:
-        """The next command of an instance is carried out; another may come in while the driver is at it."""
+        """Carry out the next command of an instance; another may arrive while the driver works."""
         if not self.executor.waiting[instance]:
             return
         self.fails = fails
@@ -126,14 +126,14 @@ class Commands(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """The process ends between two commands and begins again."""
+        """End the process between two commands, and start it again."""
         self.journal.close()
         self._start()
 
     @precondition(lambda self: any(self.executor.waiting.values()))
     @rule(instance=st.sampled_from(INSTANCES))
     def die_at_work(self, instance: str) -> None:
-        """The process is killed in the middle of a spawn, and begins again."""
+        """Kill the process in the middle of a spawn, and start it again."""
         if not self.executor.waiting[instance]:
             return
         self.is_killed_now = True

@@ -102,7 +102,7 @@ def _cos(degrees: float) -> float:
 
 
 def contrast(first: Rgb, second: Rgb) -> float:
-    """As WCAG defines it."""
+    """Return the contrast as WCAG defines it."""
     bright, dim = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (bright + 0.05) / (dim + 0.05)
 

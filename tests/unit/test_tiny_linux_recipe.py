@@ -19,7 +19,7 @@ NAMES = st.text("abcdefghij/._-", min_size=1, max_size=40)
 
 
 def read_back(data: bytes) -> list[tuple[str, int, bytes]]:
-    """Names, modes and contents, by the format's description: 110 bytes of ASCII, name and data padded to four."""
+    """Return names, modes and contents by the format's description: 110 bytes of ASCII, name and data padded to 4."""
     entries, at = [], 0
     while True:
         assert at % 4 == 0

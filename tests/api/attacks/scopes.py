@@ -19,7 +19,7 @@ def user(name: str, domain: Domain) -> User:
 
 
 def give(actor: User | Group, role: str, place: Project | Domain | None, *, is_inherited: bool = False) -> None:
-    """A role of that name on a project, a domain, or (None) the system."""
+    """Assign a role by name on a project, a domain, or (None) the system."""
     found, _ = Role.objects.get_or_create(name=role, domain=None)
     RoleAssignment.objects.create(
         role=found,

@@ -86,7 +86,7 @@ def call(web: str, hosts: ObedientHosts, api_client: Any) -> Iterator[Act]:
 
 
 def walk(web: str, addresses: tuple[str, str]) -> Iterator[tuple[str, Any, dict[str, str]]]:
-    """Each action, with its body, in an order in which every one is accepted."""
+    """Yield each action with its body, in an order in which every one is accepted."""
     admin, old = {"who": "admin"}, {"version": "2.43"}
     image = str(Image.objects.get(name="simulated-linux").uuid)
     for name in ("os-stop", "os-start", "pause", "unpause", "suspend", "resume", "lock", "unlock"):

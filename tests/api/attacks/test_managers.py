@@ -244,7 +244,7 @@ def test_a_manager_manages_the_users_of_the_domain(people: People) -> None:
 
 
 def _state() -> tuple[list[Any], ...]:
-    """All that a manager could have changed."""
+    """Return everything that a manager could have changed."""
     rows = RoleAssignment.objects.order_by("pk").values_list("user_id", "group_id", "role_id", "project_id")
     users = User.objects.order_by("pk").values_list("pk", "password", "is_active", "email")
     members = GroupMembership.objects.order_by("pk").values_list("user_id", "group_id")
@@ -279,7 +279,7 @@ def _cast(people: People, mia: User) -> Cast:
 
 
 def _play(manager: ApiClient, cast: Cast, numbers: tuple[int, int, int, int, int]) -> None:
-    """One action; the numbers choose the action and whom and what it names."""
+    """Carry out one action; the numbers select the action, its target and its arguments."""
     kind, *picks = numbers
     person = cast.users[picks[0] % len(cast.users)]
     group = cast.groups[picks[1] % len(cast.groups)]

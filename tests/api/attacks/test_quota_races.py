@@ -245,7 +245,7 @@ class Race:
     owner: str = "project_id"
 
     def count(self, cloud: Cloud) -> int:
-        """How many the project, or the user, has."""
+        """Return the number of rows that the project, or the user, has."""
         mine = cloud.people.ana.user.id if self.owner in ("user_id", "trustor_id") else cloud.project_id
         return int(apps.get_model(self.model)._default_manager.filter(**{self.owner: mine}).count())
 

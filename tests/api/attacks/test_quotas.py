@@ -27,7 +27,7 @@ Attempt = Callable[[], Any]
 
 
 def _one_more(kind: str, api_client: Any, people: Any) -> Attempt:
-    """How ana makes one more row of a kind."""
+    """Return the request with which ana creates one more row of a kind."""
     ana, user = api_client("ana"), f"/identity/v3/users/{people.ana.user.id}"
     if kind == "image_members":
         image = ana.post("/image/v2/images", {"name": "mine", "visibility": "shared"}).json()["id"]

@@ -53,7 +53,7 @@ class ListRow:
         return (True, True) if self.twice == "any" or name in self.either else (True, False)
 
     def missing_values(self) -> Iterator[tuple[str, str]]:
-        """Each parameter with a value that no item has, or that is impossible."""
+        """Return each parameter with a value that no item has, or that is impossible."""
         yield from self.miss.items()
         for name, value in self.find.items():
             if name not in self.miss and name not in self.only_find:

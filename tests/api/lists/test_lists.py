@@ -54,7 +54,7 @@ def _id_of(item: Any, steps: Sequence[str]) -> str:
 
 
 def wrong_of(lister: Lister) -> Iterator[str]:
-    """What a list does other than its row says."""
+    """Yield the differences between a list and its row in the table."""
     if lister.is_listed() is not True:
         yield "the item is not listed without a filter"
     yield from _wrong_values(lister)

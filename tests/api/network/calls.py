@@ -19,7 +19,7 @@ def make(client: Any, collection: str, **values: Any) -> dict[str, Any]:
 
 
 def make_network(client: Any, cidr: str = "10.0.0.0/24", **values: Any) -> tuple[str, str]:
-    """Ids of a network and its subnet."""
+    """Create a network and a subnet; return their ids."""
     network_id = make(client, "networks", name="inner", **values)["id"]
     return network_id, make(client, "subnets", network_id=network_id, cidr=cidr)["id"]
 

@@ -43,7 +43,7 @@ def image(people: Any) -> str:
 
 
 def kept() -> str:
-    """All that people read, as text."""
+    """Return all stored and logged text that people can read."""
     rows = [
         str({name: value for name, value in vars(row).items() if name != "_state"})
         for alias in connections

@@ -101,7 +101,7 @@ def compute(scene: Scene) -> None:
 
 
 def make_moving(scene: Scene) -> None:
-    """A server that ran for an hour, has a volume and migrates live."""
+    """Create a server that ran for an hour, has a volume and migrates live."""
     ana = scene.people.ana.context()
     server = make_instance(
         ana, "cell1", "box", host="sim-1-01", node="sim-1-01.example", task_state="migrating", launched_at=ago(3600)

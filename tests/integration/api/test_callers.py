@@ -34,7 +34,7 @@ def scope_of(address: str = "192.0.2.1", **headers: str) -> dict[str, Any]:
 
 
 def reported(known: Callers, scope: dict[str, Any], project_id: str, user_id: str) -> None:
-    """As a worker does that has authenticated the request."""
+    """Report a caller, like a worker that has authenticated the request."""
     opened = known.opened(scope)
     request = HttpRequest()
     request.META["asgi.scope"] = dict(opened)  # middlewares copy it

@@ -50,7 +50,7 @@ async def ask(queue: FairQueue, name: str, cost: float, served: list[str]) -> No
 
 
 def served_in_turn(costs: dict[str, float], counts: dict[str, int]) -> list[str]:
-    """In which order one worker serves the requests of each caller, which all wait at first."""
+    """Return the order in which one worker serves the requests of each caller, which all wait at first."""
     served: list[str] = []
 
     async def work(queue: FairQueue) -> None:
@@ -192,7 +192,7 @@ def test_requests_that_wait_for_something_are_not_counted(monkeypatch: pytest.Mo
 
 
 async def _end_all(requested: list[asyncio.Task[WorkerSlot]]) -> None:
-    """The queue goes on until all that was asked for has had its turn."""
+    """Serve the queue until every request has had its turn."""
     for one in asyncio.as_completed(requested):
         (await one).end(0.0)
 

@@ -24,7 +24,7 @@ def ana(people: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Client:
 
 
 def put(client: Client, left: float) -> None:
-    """As if so much were left of the session."""
+    """Set the remaining lifetime of the session."""
     session = client.session
     session[sessions.ENDS_KEY] = NOW + left
     session.save()

@@ -61,7 +61,7 @@ def giving_up() -> None:
 
 
 def breaking_a_constraint() -> None:
-    """Of those that are asked at the commit."""
+    """Break a constraint that is checked at the commit."""
     with write_tx(ALIAS):
         StepRecord.objects.using(ALIAS).create(
             run_id=0,

@@ -50,7 +50,7 @@ def filling_it_unmoved() -> None:
 
 
 def write_now(kind: str) -> None:
-    """Like `emit`, which writes at the end of the transaction."""
+    """Write at once, unlike `emit`, which writes at the end of the transaction."""
     Event.objects.using(ALIAS).create(topic="host:a", kind=kind, data={}, created_at=database_now())
 
 

@@ -29,7 +29,7 @@ def emitted() -> list[str]:
 
 
 def assert_is_as_before() -> None:
-    """Nothing of a transaction is left on the connection: the next one writes and commits."""
+    """Check that nothing of a transaction is left on the connection: the next one writes and commits."""
     connection = connections[ALIAS]
     assert (connection.in_atomic_block, connection.get_autocommit(), connection.atomic_blocks) == (False, True, [])
     assert (connection.needs_rollback, connection.run_on_commit, connection.savepoint_ids) == (False, [], [])
@@ -62,7 +62,7 @@ def fail() -> None:
 
 
 def break_a_constraint() -> None:
-    """Of those that are asked at the commit."""
+    """Break a constraint that is checked at the commit."""
     StepRecord.objects.using(ALIAS).create(
         run_id=0, index=0, direction="do", attempt=1, name="x", step_key="x", fencing_token=1, started_at=database_now()
     )

@@ -45,7 +45,7 @@ class StorageHosts(Hosts):
         self.rescued.pop(body["instance_uuid"], None)
 
     def rebuild_instance(self, host: str, body: Body) -> None:
-        """A guest that is lost is built, as agents do."""
+        """Rebuild the guest, also one that the host has lost, as agents do."""
         if body["instance_uuid"] not in self.guests[host]:
             self.spawn_instance(host, body)
         self.spawned_from[body["instance_uuid"]] = body["guest"]["image"]["image_id"]
@@ -103,7 +103,7 @@ def assert_nothing_under_way(uuid: str) -> None:
 
 
 def taken() -> dict[str, int]:
-    """How much is taken of what others could have."""
+    """Return the amounts that are taken of shared resources."""
     return {
         "allocations": Allocation.objects.count(),
         "ports": Port.objects.count(),
@@ -112,7 +112,7 @@ def taken() -> dict[str, int]:
 
 
 def stored_images() -> set[str]:
-    """Names of the files in the image store, but for those of seeded images."""
+    """Return the names of the files in the image store, except those of seeded images."""
     return {path.name for path in store._directory().glob("*") if path.read_bytes() == DISK or path.suffix == ".json"}
 
 

@@ -54,7 +54,7 @@ def refuse(hosts: Checking, *, times: int, fault: str = "DriverError") -> None:
 
 
 def fates() -> dict[str, tuple[str, str]]:
-    """The fate of each host of the decision, with its reason, as operators see them."""
+    """Return the outcome of each host of the decision, with its reason, as operators see them."""
     run = WorkflowRun.objects.get(flow="build_instances")
     ((found,),) = [view.selections for view in decisions.for_run(system_context(), str(run.uuid))]
     return {one["host"]: (one["fate"], one["reason"]) for one in (found, *found["alternates"])}
@@ -143,7 +143,7 @@ def test_a_host_of_an_earlier_release_is_not_asked(hosts: Checking, launch: Any)
 
 
 def cost(hosts: Checking, launch: Any, message: str, times: int) -> tuple[int, int]:
-    """The statements and commands of a launch whose first commands of this kind fail."""
+    """Return the statements and commands of a launch whose first commands of this kind fail."""
     left = [times]
 
     def fails(kind: str, host: str) -> str | None:

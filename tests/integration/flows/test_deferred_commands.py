@@ -101,7 +101,7 @@ class Agents:
         return body["body"]["host"] not in self.away
 
     def report(self) -> None:
-        """A heartbeat of each host that is there."""
+        """Send a heartbeat of each host that is not away."""
         for host in set(HOSTS) - self.away:
             config = HostConfig(host=host, cell=CELL, driver="fake", journal_path=Path(f"{host}.sqlite3"))
             Heartbeat(config, self.drivers[host], journal=self._journals[host], send=self._pass_on).beat()

@@ -45,7 +45,7 @@ def commands() -> list[tuple[str, str]]:
 
 @contextmanager
 def cell_down(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The cell's database is unreachable for deletions."""
+    """Make the cell's database unreachable for deletions."""
 
     def down(*args: Any, **more: Any) -> Any:
         raise OperationalError("the database does not answer")

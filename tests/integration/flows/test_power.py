@@ -108,7 +108,7 @@ def run_of(uuid: str) -> WorkflowRun:
 
 
 def everything(alias: str = "cell1") -> list[Any]:
-    """All that a refused request could have changed."""
+    """Return everything that a refused request could have changed."""
     counts = [model.objects.using(alias).count() for model in (WorkflowRun, ResourceLock, OutboxMessage)]
     return [*counts, *Instance.objects.using(alias).order_by("pk").values()]
 

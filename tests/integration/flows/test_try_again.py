@@ -34,7 +34,7 @@ def homes(uuid: str) -> list[str]:
 
 
 def failed_without_a_host(context: Any) -> str:
-    """In cell0: no host answered when it was launched; they do now."""
+    """Return a server in cell0: no host answered when it was launched, and all do now."""
     for host in HOSTS:
         silence(host)
     uuid = launch(context)
@@ -45,7 +45,7 @@ def failed_without_a_host(context: Any) -> str:
 
 
 def failed_on_its_hosts(context: Any) -> str:
-    """In error in its cell: each host has refused it."""
+    """Return a server in error in its cell: each host has refused it."""
     uuid = launch(context)
     run_to_the_end(refused=2)
     assert (homes(uuid), instance_of(uuid).vm_state) == (["cell1"], VmState.ERROR)

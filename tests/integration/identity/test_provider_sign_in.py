@@ -259,7 +259,7 @@ def test_neither_pages_nor_logs_contain_proofs(provider: Provider, caplog: pytes
 
 
 def refused(answer: Any, status: int, words: str) -> None:
-    """The sign-in page, with what was wrong; and nothing has come of it."""
+    """Check that the sign-in page shows the problem, and that no user is signed in."""
     assert answer.status_code == status, text(answer)
     assert words in text(answer)
     assert 'name="password"' in answer.content.decode()

@@ -30,7 +30,7 @@ def password(client: Client) -> Any:
 
 
 def forget_steps() -> None:
-    """As if the codes of now had not been taken yet: tests do not wait half a minute."""
+    """Make current codes count as unused, so that tests need not wait half a minute."""
     SecondFactor.objects.update(last_step=0)
 
 

@@ -91,7 +91,7 @@ def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def at(person: Person) -> AssignmentScope:
-    """Where their role is."""
+    """Return the assignment scope of the person's role."""
     return AssignmentScope(user_id=person.user.id, project_id=person.project.id)
 
 

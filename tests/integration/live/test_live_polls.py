@@ -34,7 +34,7 @@ def middleware(people: Any, monkeypatch: pytest.MonkeyPatch) -> LivePolls:
 async def held(
     middleware: LivePolls, session: str, body: dict[str, Any]
 ) -> AsyncIterator[asyncio.Task[dict[str, Any]]]:
-    """A poll that waits for news."""
+    """Start a poll, and yield it once it waits for events."""
     rung = asyncio.create_task(Poll(session).ask(middleware, body))
     await wait_until_async("the poll is held", lambda: hub._sinks)
     yield rung

@@ -141,7 +141,7 @@ def on_server(server: postgresql.Service, monkeypatch: pytest.MonkeyPatch) -> po
 
 @contextmanager
 def holder(server: postgresql.Service, worker: str) -> Iterator[psycopg.Connection[Any]]:
-    """The lock of another process, on a session that a test can cut."""
+    """Hold the lock of another process, on a session that a test can cut."""
     key = sessions._key(worker.rpartition(":")[2])
     with psycopg.connect(server.url + "_api", autocommit=True, application_name=f"{worker} other") as session:
         session.execute(f"SELECT pg_advisory_lock({sessions.LOCK_CLASS}, %s)", [key])

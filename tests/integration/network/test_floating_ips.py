@@ -75,7 +75,7 @@ def test_concurrent_allocations_stay_within_the_quota(people: Any) -> None:
 
 
 def make_way_out(context: RequestContext) -> tuple[str, str]:
-    """Ids of an external network and of one of the caller's that a router joins with it."""
+    """Create an external network and one of the caller's, joined by a router; return their ids."""
     outside = make_outside("198.18.0.0/24")
     network_id = str(operations.create_network(context, {"name": "inner"}).uuid)
     subnet = subnets.create_subnet(context, SubnetCreate(network_id=network_id, cidr="10.0.0.0/24"))

@@ -61,7 +61,7 @@ def compared(seed: int) -> dict[str, Any]:
 
 
 def corpus() -> tuple[list[HostState], list[CaseRequest]]:
-    """All hosts and the requests of the cases that name more than a size."""
+    """Return all hosts, and the requests of the cases that name more than a size."""
     states: list[HostState] = []
     requests: list[CaseRequest] = []
     for case in itertools.chain.from_iterable(read(path.read_text()) for path in sorted(CASES.glob("*.json"))):

@@ -43,7 +43,7 @@ def decided(found: Registry, spec: RequestSpec = RACK, **changes: Any) -> dict[s
 
 
 def answers(config_file: str) -> dict[str, Any]:
-    """By what is asked."""
+    """Return the answers by the name of the question."""
     both = adapted(config_file, "RackFilter", "OccupancyFilter")
     weighing = adapted(config_file, "RackFilter", weighers={"FewestWeigher": None})
     failing = adapted(config_file, "FailingFilter")

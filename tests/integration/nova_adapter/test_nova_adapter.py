@@ -47,7 +47,7 @@ def decisions(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def funnel(decision: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """How many hosts came to each class of Nova, and how many were left."""
+    """Return how many hosts reached each class of Nova, and how many were left."""
     return {one["filter"]: (one["before"], one["after"]) for one in decision["funnel"] if "nova." in one["filter"]}
 
 

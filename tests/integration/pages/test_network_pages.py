@@ -229,7 +229,7 @@ def test_server_groups_are_made_and_deleted(ana: Client) -> None:
 
 
 def connecting_host(name: str, guest_network: str = "bridge") -> None:
-    """A host whose network is the kernel's: it connects the guests that it has."""
+    """Create a host whose networks are in the kernel, so that it connects its guests."""
     factories.host(name)
     ComputeNode.objects.using("cell1").filter(host=name).update(
         report={"capabilities": {"guest_network": guest_network}}

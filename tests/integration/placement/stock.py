@@ -55,7 +55,7 @@ def used() -> dict[tuple[str, str], int]:
 
 
 def everything() -> list[object]:
-    """All rows of placement: what a refusal must leave as it was."""
+    """Return all rows of placement, which a refusal must leave unchanged."""
     kinds = (
         models.ResourceProvider,
         models.ProviderInventory,

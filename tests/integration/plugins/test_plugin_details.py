@@ -46,7 +46,7 @@ def _nothing_noted() -> Iterator[None]:
 
 
 def report(**values: Any) -> dict[str, Any]:
-    """Of a driver, as its command writes it."""
+    """Return a report about a driver, as its command writes it."""
     installed = registry().source_of("driver", "fake").version  # none where the checkout alone is used
     laws = [{"name": "a_guest_runs", "outcome": "kept"}, {"name": "it_pauses", "outcome": "not offered"}]
     return {"report": 1, "driver": "fake", "distribution": "novella", "version": installed, "level": "core",

@@ -14,7 +14,7 @@ BROKEN = {"class": "RuntimeError", "message": "RuntimeError"}
 
 
 def left_run(caller: Any, *undos: tuple[int, StepState, dict[str, str] | None], **values: Any) -> str:
-    """A run that ended with something left behind, and the records of its rollback."""
+    """Return a run that ended with uncompensated effects, and the records of its rollback."""
     ended = {"state": RunState.FAILED_NOT_CLEAN, "owner": None, "uncompensated": ["left"]}
     run = factories.run(caller, CELL, **{**ended, **values})
     for number, (index, state, error) in enumerate(undos):

@@ -58,7 +58,7 @@ def cloud(hosts: Hosts, launch: Any, ana: Any) -> Cloud:
 
 
 def report_guests(guests: dict[str, list[str]]) -> None:
-    """As hosts' reports leave them."""
+    """Store reported guests, as hosts' reports do."""
     for row in Service.objects.using(CELL).filter(binary="nova-compute"):
         reported = dict.fromkeys(guests.get(row.host, []), 1)
         Service.objects.using(CELL).filter(pk=row.pk).update(guests=reported, last_seen_at=database_now())

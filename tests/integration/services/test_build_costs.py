@@ -41,7 +41,7 @@ def build(context: Any) -> str:
 
 
 def take_to_the_end() -> None:
-    """The newest run in the cell: it sends its command, and its host answers."""
+    """Take the newest run of the cell to its end: it sends its command, and its host answers."""
     run = WorkflowRun.objects.using("cell1").order_by("-pk").first()
     executor.run("cell1", run.uuid)
     command = OutboxMessage.objects.using("cell1").get(run_uuid=run.uuid)

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("databases")
 
 
 def subscribe(person: Any, receiver: Receiver, **requested: Any) -> tuple[str, str]:
-    """Its uuid and its key."""
+    """Create a subscription; return its uuid and its key."""
     made = subscriptions.subscribe(
         person.context(), SubscriptionRequest(**{"name": "hook", "url": receiver.url, **requested})
     )

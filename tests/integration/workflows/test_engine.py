@@ -228,7 +228,7 @@ def test_a_waiting_run_gets_its_locks_when_the_holder_ends(flow: Any) -> None:
 
 
 def another_life() -> None:
-    """The worker's process is dead, and another one starts."""
+    """Replace the worker's process by a new one."""
     process_names._take_new_name()
     leases._take_new_name()
     leases.expire_earlier(ALIAS)

@@ -320,7 +320,7 @@ class World:
         self.counted[str(killed).rpartition(".")[2]] += 1
 
     def _die(self, which: int) -> None:
-        """The process is gone, and another one notices."""
+        """Kill the process, and let another one notice."""
         PLANNED[str(self.model[which].run.uuid)] = deepcopy(PLANNED[str(self.engine[which].uuid)])
         process_names._take_new_name()
         leases._take_new_name()

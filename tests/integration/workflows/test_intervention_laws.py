@@ -158,7 +158,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def words(run: WorkflowRun, name: str) -> dict[str, Any]:
-    """All that an intervention may need, as the server itself offers it."""
+    """Return everything that an intervention may need, as the server itself offers it."""
     choices = actions.choices(ADMIN, fresh(run), actions.facts_of(ALIAS, fresh(run)))
     # actions without a pending request are not offered
     offered = next((one.choices for one in choices if one.id == name), ())

@@ -257,7 +257,7 @@ def foreign_locks() -> list[str]:
 
 
 def run_with_volume() -> WorkflowRun:
-    """As an action is accepted: what lives in the API database is locked before the run is opened."""
+    """Open a run like an accepted action: locks in the API database are taken before the run is opened."""
     run_uuid, resources = uuid4(), (f"instance:{INSTANCE}", "volume:1")
     journal_locks.take_cross_database(["volume:1"], holder_uuid=run_uuid, holder_alias=ALIAS, action="make")
     return start(*resources, run_uuid=run_uuid)

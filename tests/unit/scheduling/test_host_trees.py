@@ -47,7 +47,7 @@ def tree_host(name: str, *children: ProviderNode, shares: ProviderNode | None = 
 
 
 def with_cells(name: str, **kwargs: Any) -> HostState:
-    """Two cells of 4 CPUs and 4 GB each."""
+    """Return a host with two cells of 4 CPUs and 4 GB each."""
     cells = (cell(f"{name}-{number}", name, VCPU=4, MEMORY_MB=4096) for number in range(2))
     return tree_host(name, *cells, **kwargs)
 
