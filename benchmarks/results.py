@@ -42,7 +42,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool:
-        """Whether the bar is met; true without a bar."""
+        """Whether the figure meets its bar; true without a bar."""
         kind, _, bound = self.bar.partition(" ")
         if self.ratio is None or kind not in (AT_LEAST, AT_MOST):
             return True

@@ -100,7 +100,7 @@ def conductor_key() -> None:
 
 @pytest.fixture
 def databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """Every database, empty; emptied again afterwards."""
+    """Every database, empty before and after each test."""
     from conductor.cells import quarantine
     from conductor.rpc import backports
     from conductor.scheduler.plugin_health import plugin_watch

@@ -70,7 +70,7 @@ def results(database: postgresql.Service, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def ask(database: postgresql.Service, results: list[dict[str, Any]]) -> Ask:
-    """Rows of the API's database once all have ended, asked by another program than the product."""
+    """Rows of the API's database after all processes have ended, read by another program than the product."""
     return lambda sql: [line.split("|") for line in database.psql(sql, "novella_api").splitlines()]
 
 

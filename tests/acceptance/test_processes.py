@@ -30,7 +30,7 @@ SECONDS = 120.0
 def cloud(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, nursery: Nursery
 ) -> Iterator[Deployment]:
-    """With Redis events go over the channel layer; with RabbitMQ there is none, and webs read the log."""
+    """A cloud with each broker. With Redis, events use the channel layer; with RabbitMQ, web processes poll the log."""
     hosts = {"cell1": ["h1"], "cell2": ["h2"]}
     folder = tmp_path_factory.mktemp(request.param)
     with Deployment(folder, broker=request.param, hosts=hosts, nursery=nursery) as made:
@@ -156,7 +156,7 @@ def refusal(nursery: Nursery, command: list[str], environment: dict[str, str], l
 
 
 def test_a_host_works_with_an_account_that_reaches_no_other_hosts_queue(cloud: Deployment) -> None:
-    """As `broker_accounts` makes it. Stolen, it reads nothing of others, and what it writes changes nothing."""
+    """A stolen account of `broker_accounts` reads nothing of other hosts, and what it writes changes nothing."""
     client = cloud.api(0)
     token = cloud.manage("hosts", "enroll", "h2", "--cell", "cell2", "--token").split()[-1]
     url = cloud.make_broker_account("h2")

@@ -290,7 +290,7 @@ def test_a_root_volume_survives_shelving_and_is_refilled_by_a_rebuild(cloud: Clo
 
 @pytest.fixture(scope="module")
 def mover(cloud: Cloud) -> Real:
-    """On one of two hosts that share disks, with a word on its own."""
+    """A server on one of two hosts that share disks."""
     launched = cloud.launch("mover", image="tiny-linux", flavor="one", availability_zone="live")
     assert launched.status == 202, launched.raw
     server = Real(cloud, launched.json["server"]["id"])

@@ -20,7 +20,7 @@ NEW = {"DJANGO_SETTINGS_MODULE": "tests.acceptance.previous_release.newer"}
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """One host and one conductor of its cell, which begins as the release before."""
+    """One host and one conductor of its cell, which starts with the previous release."""
     made = Deployment(
         tmp_path_factory.mktemp("upgrade"), webs=1, api_conductors=1, cells={"cell1": 1}, hosts={"cell1": ["h1"]},
         NOVELLA_RECONCILE_SECONDS="0",
@@ -122,7 +122,7 @@ def wait_for_version(cloud: Deployment, version: int) -> None:
 
 
 def test_a_host_of_the_release_before(cloud: Deployment) -> None:
-    """It gets only commands that it knows. Others fail with advice, and work after its upgrade."""
+    """A host gets only commands that it knows. Others fail with advice, and work after its upgrade."""
     cloud.kill("host")
     cloud.restart("host", **OLD)
     wait_for_version(cloud, 1)

@@ -13,7 +13,7 @@ REFERENCE = "docs/reference/api/novella.md"
 
 
 def test_every_kind_is_in_one_table() -> None:
-    """Also kinds without an owner of their own: rows that hang on a volume or a port fill a database as well."""
+    """Also kinds without an owner: rows that belong to a volume or a port fill a database as well."""
     models = {model._meta.label for model in apps.get_models()}
     limited = {limit.model for limit in row_limits.LIMITS.values()}
     tables = [limited, set(row_limits.LIMITED_ELSEWHERE), set(row_limits.NOT_MADE_AT_WILL)]

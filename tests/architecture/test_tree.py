@@ -120,7 +120,7 @@ def test_only_one_module_of_the_product_reads_the_environment() -> None:
 
 
 def test_images_are_looked_up_as_a_project_sees_them() -> None:
-    """Ids of images are written by tenants: a look into the table itself would find those of other projects."""
+    """Tenants write ids of images: a query of the table itself would find images of other projects."""
     found = findings(re.compile(r"\bImage\.(?:objects|_default_manager)\b"), ".py")
     own = (
         "conductor/image/",

@@ -42,7 +42,7 @@ def test_the_engine_is_a_few_files() -> None:
 
 
 def test_runs_are_moved_in_one_place() -> None:
-    """In the package of workflows, only transitions save the columns that say where a run stands."""
+    """In the package of workflows, only transitions save the columns with the state and position of a run."""
     moving = {
         path.as_posix()
         for path in own_files(".py")

@@ -34,7 +34,7 @@ def ids(people: Any, settings: Any) -> dict[str, str]:
 
 @pytest.mark.timeout(900)  # more than fifty pages, and no faster than the machine
 def test_every_page_is_accessible(open_page: OpenPage, ids: dict[str, str]) -> None:
-    """Each page is asked for once, and looked at in the light, in the dark and on a phone."""
+    """Request each page once, and check it in the light theme, in the dark theme and on a phone."""
     page = open_page("admin", viewport=DESKTOP, has_touch=True, reduced_motion="reduce")
     wrong: dict[str, list[str]] = {}
     complaints, requests = heard_of(page)

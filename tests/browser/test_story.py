@@ -39,7 +39,7 @@ def follow(page: Page, name: str) -> None:
 
 
 def test_a_server_fails_is_explained_and_tried_again(open_page: OpenPage, hosts: Hosts, settings: Any) -> None:
-    """Every state is found by its word, as for users who see no colours."""
+    """Every state is found by its word, for users that cannot see colours."""
     settings.NOVELLA_HOST_DOWN_SECONDS = 3600.0  # no heartbeats here, however long the browser takes
     page = open_page("ana", viewport=TWICE_THE_SIZE, color_scheme="dark")
     go(page, "/servers")

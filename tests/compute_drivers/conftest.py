@@ -27,7 +27,7 @@ def real_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibvirtDri
 
 @pytest.fixture
 def driver(real_driver: LibvirtDriver) -> Iterator[LibvirtDriver]:
-    """Whatever a test leaves is destroyed."""
+    """A driver for each test, which destroys what the test leaves."""
     yield real_driver
     for guest in real_driver.guests():
         real_driver.destroy(guest.instance_uuid)

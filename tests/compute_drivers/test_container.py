@@ -100,7 +100,7 @@ class TestConformance(DriverConformance):
 
 @pytest.fixture
 def driver(containers: ContainerDriver) -> Iterator[ContainerDriver]:
-    """Whatever a test leaves is destroyed, and nothing of it is left."""
+    """A driver whose remaining guests are destroyed, after which nothing of them may be left."""
     yield containers
     for guest in containers.guests():
         containers.destroy(guest.instance_uuid)

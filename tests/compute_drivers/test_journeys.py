@@ -117,7 +117,7 @@ def people(
     options_of: Callable[..., dict[str, Any]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[People]:
-    """One cloud for all of it: two hosts with a machine each, and one with containers."""
+    """One cloud for all tests: two hosts with a machine each, and one with containers."""
     folder = tmp_path_factory.mktemp("journeys")
     cleaned = {"erase": "always", "look_seconds": 1.0}
     large = options_of(

@@ -43,7 +43,7 @@ RESTS = b"kill $!; rm /tmp/new /tmp/old; w=again; echo idle $w.\n"
 
 @pytest.fixture(scope="module")
 def pair(tiny_linux: Path) -> Iterator[tuple[Host, Host]]:
-    """For all tests, in a network namespace of their own: some guests have networks of the kernel.
+    """Two hosts for all tests, in a network namespace of their own: some guests have networks of the kernel.
 
     What has to be fetched for them is there before.
     """
@@ -130,7 +130,7 @@ def test_a_dead_host_that_comes_back_leaves_what_was_taken_over_alone(
 
 @pytest.fixture(scope="module")
 def inside(pair: tuple[Host, Host], tiny_linux: Path) -> Inside:
-    """Its volume and its second port were plugged while it ran."""
+    """A Linux guest whose volume and second port were attached while it ran."""
     guest = linux(tiny_linux, ports=(PORT,), user_data=base64.b64encode(COUNTS).decode())
     driver, path = pair[0].driver, state_dir(pair[0].driver).parent / "volume.raw"
     path.write_bytes(bytes(2 << 20))

@@ -90,7 +90,7 @@ def topology(ana_host: str, destination: str = "", *, bo_host: str = "h2") -> Cl
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ovn.Lab]:
-    """Two hosts."""
+    """A lab with two hosts."""
     with ovn.lab(tmp_path_factory.mktemp("ovn")) as made:
         for host in ("h1", "h2"):
             made.add_host(host)

@@ -313,7 +313,7 @@ def test_a_guest_that_comes_in_but_is_not_wanted_any_more_goes_again(
 def test_a_command_that_was_cut_off_ends_right_when_it_comes_again(
     make: Callable[..., Host], guest: GuestSpec, tmp_path: Path
 ) -> None:
-    """As after kill -9: the effect is there, the answer was never kept."""
+    """The state is as after kill -9: the effect exists, and the answer was not stored."""
     host = make()
     host.do(m.SpawnInstance, guest, guest=guest.to_json())
     key = host.give(m.PauseInstance, guest)

@@ -82,7 +82,7 @@ def test_a_list_past_the_time_of_its_request_ends(cloud: Any, api_client: Any, s
 
 
 def test_a_statement_past_the_time_of_its_request_ends(databases: None) -> None:
-    """On PostgreSQL `statement_timeout` does the same."""
+    """On PostgreSQL, `statement_timeout` ends it as well."""
     connection = connections["default"]
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:

@@ -113,7 +113,7 @@ def test_the_admin_project_is_an_option(people: People, settings: Any) -> None:
 
 
 def test_any_project_can_be_one_of_the_clouds_administrators(people: People, settings: Any) -> None:
-    """As clients expect that make administrators in projects of their own; managers cannot make one."""
+    """Clients that create administrators in projects of their own expect this; managers cannot create one."""
     home, shop = home_of(people), people.ana.project
     dora, _ = _as_admin_of_shop(people)
     requests = [request for request in CLOUD if request[0] == "GET"]

@@ -49,7 +49,7 @@ SHOWN_DIFFERENTLY = ("server", "server_in_list", "action")  # by whether an admi
 
 @pytest.fixture
 def scene(kept: dict[str, str], people: People, settings: Any, tmp_path: Path) -> dict[str, str]:
-    """One of everything, admin's beside ana's where only the own are shown."""
+    """One resource of each kind; admin's beside ana's where only the caller's own are shown."""
     settings.NOVELLA_DATA = tmp_path
     for person in (people.ana, people.admin):
         client = ApiClient(person.token())

@@ -240,7 +240,7 @@ def test_adding_and_removing_a_fixed_ip(web: str, plugged: str, kept: dict[str, 
 def test_the_number_of_addresses_of_a_port_is_limited(
     web: str, plugged: str, kept: dict[str, str], api_client: Any
 ) -> None:
-    """Else one port could take all addresses of its subnet, one action after another."""
+    """Otherwise one port could take all addresses of its subnet, one action after another."""
     client, body = api_client("ana", version="2.43"), {"addFixedIp": {"networkId": kept["network"]}}
     assert [client.post(f"{web}/action", body).status_code for _ in range(4)] == [202] * 4
     refused = client.post(f"{web}/action", body)

@@ -21,7 +21,7 @@ ALIAS = "cell1"
 
 @pytest.fixture
 def run(people: Any, settings: Any) -> WorkflowRun:
-    """One that waits for an operator, where forcing takes two of them; bo is the other."""
+    """A run that waits for an operator, where forced interventions need an approval; bo is the second operator."""
     settings.NOVELLA_SECOND_PERSON = True
     factories.cells()
     RoleAssignment.objects.create(user=people.bo.user, project=people.admin.project, role=people.admin.role)
@@ -83,7 +83,7 @@ def handed_on(client: ApiClient, person: Any) -> ApiClient:
 
 
 def test_a_delegated_token_can_neither_request_nor_approve(run: WorkflowRun, people: Any, api_client: Any) -> None:
-    """Its holder could be the other person as well."""
+    """The holder of a delegated token could be the other operator."""
     admin, bo = api_client("admin"), second(people)
     robot = handed_on(bo, people.bo)
     body = {"reason": "its host is gone", "confirm": str(run.uuid)[:8]}

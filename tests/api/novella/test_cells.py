@@ -51,7 +51,7 @@ def test_a_cell_is_checked_closed_and_opened_and_each_is_audited(api_client: Any
 def test_a_quarantined_cell_is_unreachable_until_the_quarantine_is_lifted(
     api_client: Any, people: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is asked of it, changed or begun there; what waits goes on afterwards."""
+    """Nothing is read, changed or started there; waiting work continues afterwards."""
     make_cloud(people)
     ana, admin, mine = people.ana.context(), api_client("admin"), api_client("ana", version="2.90")
     there, lost = make_instance(ana, "cell1", "there"), make_instance(ana, "cell2", "lost")

@@ -190,7 +190,7 @@ def test_an_image_that_another_project_describes_neither_reads_nor_keeps_the_dat
 
 
 def test_an_image_boots_from_its_own_snapshots_only(hosts: StorageHosts, ana: Any, image: str) -> None:
-    """Also within a project: a list is no more than a list."""
+    """Also within a project: naming a snapshot in a list gives no access to it."""
     listed = ana.get(f"{BASE}/{image}").json()["block_device_mapping"]
     other = create(ana, name="other", block_device_mapping=listed)["id"]
     assert upload(ana, other).status_code == 204
@@ -237,7 +237,7 @@ def test_an_interrupted_deletion_is_finished_by_the_upkeep(ana: Any, image: str)
 
 
 def test_data_are_deleted_when_snapshot_and_image_are_deleted_concurrently(ana: Any, image: str) -> None:
-    """Both are on record as deleted before either has looked for the other."""
+    """Both are marked as deleted before either deletion checks for the other."""
     snapshot = Snapshot.objects.get().uuid
     Snapshot.objects.update(status="deleting")
     ImageSnapshot.objects.update(is_released=True)

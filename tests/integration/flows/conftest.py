@@ -31,7 +31,7 @@ def hosts(people: Any) -> Hosts:
 
 @pytest.fixture
 def reads_nothing_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read every few seconds would count for requests on a slow machine, and for none on a fast one."""
+    """Disable periodic reads: they would add statements to requests on a slow machine only."""
     monkeypatch.setattr(host_manager, "IO_OPS_EVERY_SECONDS", 3600.0)
     monkeypatch.setattr(quarantine, "LOOK_EVERY_SECONDS", 3600.0)
     monkeypatch.setattr(backports, "REMEMBERED_SECONDS", 3600.0)

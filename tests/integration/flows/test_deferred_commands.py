@@ -244,7 +244,7 @@ def test_a_server_that_is_deleted_as_its_host_comes_back(agents: Agents, ana: An
 
 
 def test_an_action_waits_for_what_its_host_has_to_do_first(agents: Agents, ana: Any, admin: Any, server: str) -> None:
-    """Else the host would look for a guest that is still put aside."""
+    """Otherwise the host would look for a guest whose files are still put aside."""
     source = cut_off_and_cancel(agents, admin, server)
     agents.come_back(source)
     actions.begin(ana, server, "pause")
@@ -257,7 +257,7 @@ def test_an_action_waits_for_what_its_host_has_to_do_first(agents: Agents, ana: 
 def test_effects_that_a_cancelled_migration_could_not_undo_are_removed_with_the_server(
     agents: Agents, ana: Any, admin: Any, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its source was there all the time, and failed."""
+    """The source responded all the time, and failed."""
     source = home_of(server)
     resizes.migrate(admin, server)
     agents.play(until=lambda: server in agents.kept(source))

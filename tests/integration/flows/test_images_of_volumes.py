@@ -33,7 +33,7 @@ __all__ = ["hosts", "image"]
 
 @pytest.fixture
 def server(hosts: StorageHosts, ana: Any, image: str) -> str:
-    """With two volumes."""
+    """A server with two volumes."""
     return launched(hosts, ana, of_image(image), BLANK)
 
 

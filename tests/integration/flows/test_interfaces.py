@@ -238,7 +238,7 @@ def test_the_answer_comes_when_the_server_has_the_port(
 def test_ports_that_a_server_gets_later_count_against_the_quota(
     hosts: StorageHosts, ana: Any, launch: Any, api_client: Any
 ) -> None:
-    """Else one server could take ports without end."""
+    """Otherwise one server could take any number of ports."""
     uuid, client, admin = launch(), api_client("ana", version="2.70"), api_client("admin")
     path = f"/compute/v2.1/servers/{uuid}/os-interface"
     assert admin.put(f"/network/v2.0/quotas/{ana.project_id}", {"quota": {"port": 3}}).status_code == 200

@@ -56,7 +56,7 @@ def hosts(hosts: Any, settings: Any, tmp_path: Path) -> StorageHosts:
 
 @pytest.fixture
 def volume(hosts: Any, ana: Any) -> str:
-    """One of 1 GB that begins with DATA."""
+    """A volume of 1 GB that begins with DATA."""
     row = creation.create(ana, VolumeAsk(size_gb=1, name="data"))
     with store.path_of(row.uuid).open("r+b") as file:
         file.write(DATA)

@@ -32,7 +32,7 @@ def shared_provider() -> Iterator[Provider]:
 
 @pytest.fixture
 def provider(shared_provider: Provider, people: Any, settings: LazySettings) -> Provider:
-    """It is there, and this cloud knows of it; eve is in the crew."""
+    """A running provider that this cloud is configured for; eve is in the group crew."""
     factories.cells()
     shared_provider.quiet()
     settings.NOVELLA_OIDC_ISSUER = shared_provider.issuer

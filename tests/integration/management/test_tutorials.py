@@ -103,7 +103,7 @@ def follower(tmp_path_factory: pytest.TempPathFactory) -> Follower:
 
 @pytest.fixture
 def installed(follower: Follower, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """All of them, as if by pip: the entry points name `plugin` of each package."""
+    """All packages, as if installed by pip: the entry points name `plugin` of each package."""
     for folder in follower.installed:
         monkeypatch.syspath_prepend(str(folder / "src"))
         assert f'{folder.name} = "{folder.name}.plugin"' in (folder / "pyproject.toml").read_text()

@@ -54,7 +54,7 @@ def python(*words: str | Path, paths: tuple[Path, ...] = (), cwd: Path | None = 
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One of each kind, by kind."""
+    """One package of each kind, by kind."""
     work = tmp_path_factory.mktemp("started")
     found = {kind: work / f"my-{kind}" for kind in KINDS}
     for kind, folder in found.items():
@@ -64,7 +64,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def site(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All four built and unpacked as an installer does it."""
+    """All four packages, built and unpacked like an installer does it."""
     work = tmp_path_factory.mktemp("installed")
     python("-c", BUILD, work, *packages.values())
     for wheel in work.glob("*.whl"):
@@ -74,7 +74,7 @@ def site(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_their_tests_pass_as_they_were_written(packages: dict[str, Path], site: Path) -> None:
-    """One in its own folder, before it is installed; then all four as they are installed."""
+    """Run the tests of one package in its folder before it is installed; then those of all four as installed."""
     quiet = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
     folders = [folder / "tests" for folder in packages.values()]
     alone = python(*quiet, cwd=packages["sink"])  # which has the fewest

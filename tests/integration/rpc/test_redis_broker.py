@@ -145,7 +145,7 @@ def test_an_idle_worker_blocks_in_redis_and_gets_messages_at_once(
 def test_a_redis_without_blocking_commands_is_polled(
     carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one older than 6.2, which does not know the command that this one is forbidden."""
+    """Servers older than 6.2 do not know the command, which this server is configured to forbid."""
     waits: list[str] = []
     wait_for_any = LeanRedisBroker.wait_for_any
 

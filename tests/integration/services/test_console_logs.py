@@ -95,7 +95,7 @@ def test_console_output_of_another_host_or_an_unknown_guest_is_ignored(instance:
 
 
 def test_pieces_of_many_consoles_come_in_one_message(instance: Instance) -> None:
-    """Those that are not to be kept keep no other from it."""
+    """Pieces that are not stored do not prevent others from being stored."""
     known, unmanaged = str(instance.uuid), str(uuid.uuid4())
     pieces = [
         {"instance_uuid": unmanaged, "offset": 0, "text": "who am I?"},

@@ -195,7 +195,7 @@ def test_two_hosts_with_one_node_name_are_named_and_the_first_stays(caplog: pyte
 
 
 def test_a_host_has_a_few_nodes_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    """Else a host could fill the scheduler's table, under a new name with each report."""
+    """Otherwise a host could fill the scheduler's table with a new node name in each report."""
 
     def named(number: int, node: str) -> HostReported:
         return report(number, report={**TinyDriver("host-1").report().to_json(), "node": node})

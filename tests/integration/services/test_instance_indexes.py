@@ -25,7 +25,7 @@ CELL = "cell1"
 
 @pytest.fixture
 def context(people: People) -> RequestContext:
-    """Of a project in a cell with servers of ten projects; each second is deleted, one in a hundred in error.
+    """A context of one of ten projects with servers in a cell; every second one is deleted, one in a hundred in error.
 
     PostgreSQL decides by statistics of them, SQLite has none.
     """

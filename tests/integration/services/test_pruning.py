@@ -230,7 +230,7 @@ def test_a_fence_outlives_its_workflow(ana: Any) -> None:
 
 
 def test_fences_are_deleted_with_their_workflows(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are, none is left to be found by samples."""
+    """However many there are, the samples find none afterwards."""
     monkeypatch.setattr(needed, "MOST_FENCES", 0)
     old, young = [ended(ana).uuid for _ in range(5)], ended(ana, days=9).uuid
     for alias in ("default", "cell2"):

@@ -252,7 +252,7 @@ def test_an_unknown_intervention_is_refused(flow: Any) -> None:
 
 @pytest.mark.parametrize("name", ["cancel", "skip", "take-over", "force"])
 def test_a_worker_in_the_middle_of_a_step_is_fenced_out(flow: Any, name: str) -> None:
-    """Whatever is ordered: the turn that was under way when it came writes nothing any more."""
+    """For every intervention: the step in progress at that moment writes nothing afterwards."""
     flow(Noted("one", SLOW), Noted("two"))
     DIARY.failures["do one"] = 1
     run = start()

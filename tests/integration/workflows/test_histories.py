@@ -463,7 +463,7 @@ def _same_process() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def everything() -> Counter[str]:
-    """What happened in the parts that were run: interventions, places of kills, and states."""
+    """The interventions, places of kills and states that occurred in the parts that were run."""
     return Counter()
 
 
@@ -481,7 +481,7 @@ def test_in_every_history_the_engine_writes_the_same_rows_as_the_model(
 
 
 def test_the_histories_show_everything(everything: Counter[str]) -> None:
-    """Of all parts together; alone, this test has nothing to look at."""
+    """Needs the results of all parts: run alone, this test has nothing to check."""
     if everything["parts"] == PARTS:
         assert {*INTERVENTIONS, *PLACES} - everything.keys() == set()
         assert {
