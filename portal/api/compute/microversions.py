@@ -34,7 +34,7 @@ VERSIONS = VersionTable(
         ("2.24", "Live migrations can be aborted."),
         ("2.25", "Live migration decides by itself about disks."),
         ("2.26", "Servers have tags."),
-        ("2.27", "The version is asked for in a header that all services share."),
+        ("2.27", "The version is requested in a header that all services share."),
         ("2.28", "The CPU of a hypervisor is an object."),
         ("2.29", "Evacuation checks the host that was named."),
         ("2.30", "Live migration checks the host that was named."),

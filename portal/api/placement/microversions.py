@@ -76,7 +76,7 @@ VERSIONS = PlacementVersions(
         ("1.22", "Traits can be forbidden."),
         ("1.23", "Errors have a code."),
         ("1.24", "Several conditions on aggregates, all of which must hold."),
-        ("1.25", "Candidates are asked for in groups, each from one provider."),
+        ("1.25", "Candidates are requested in groups, each from one provider."),
         ("1.26", "All of an inventory can be reserved."),
         ("1.27", "Candidates show all resources of their providers."),
         ("1.28", "Consumers have generations, and allocations can be emptied by PUT."),

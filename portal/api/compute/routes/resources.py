@@ -217,7 +217,7 @@ ACCOUNTS: tuple[Route, ...] = (
         "os-instance_usage_audit_log",
         audit_log.AuditLog,
         {"GET": Op("os-instance-usage-audit-log:list")},
-        "no host audits: usage is counted when it is asked for",
+        "no host audits: usage is calculated on request",
     ),
     Route(
         "os-instance_usage_audit_log/<str:time>",
