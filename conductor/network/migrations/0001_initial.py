@@ -28,6 +28,41 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name="QosPolicy",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("uuid", models.UUIDField(default=uuid.uuid4, unique=True)),
+                ("name", models.CharField(max_length=255)),
+                ("description", models.CharField(default="", max_length=255)),
+                ("project_id", models.CharField(db_index=True, max_length=64)),
+                ("is_shared", models.BooleanField(default=False)),
+                ("revision_number", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+            ],
+        ),
+        migrations.CreateModel(
+            name="QosBandwidthLimit",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("uuid", models.UUIDField(default=uuid.uuid4, unique=True)),
+                ("direction", models.CharField(default="egress", max_length=8)),
+                ("max_kbps", models.PositiveIntegerField()),
+                ("max_burst_kbps", models.PositiveIntegerField(default=0)),
+                (
+                    "policy",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="limits", to="network.qospolicy"
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("policy", "direction"), name="limit_once_per_direction")
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Network",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
@@ -45,6 +80,13 @@ class Migration(migrations.Migration):
                 ("provider_type", models.CharField(db_default="", default="", max_length=32)),
                 ("physical_network", models.CharField(db_default="", default="", max_length=64)),
                 ("segmentation_id", models.PositiveIntegerField(null=True)),
+                ("dns_domain", models.CharField(db_default="", default="", max_length=255)),
+                (
+                    "qos_policy",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="network.qospolicy"
+                    ),
+                ),
                 ("availability_zone_hints", models.JSONField(null=True)),
                 ("revision_number", models.PositiveIntegerField(default=0)),
                 ("created_at", models.DateTimeField()),
@@ -91,6 +133,14 @@ class Migration(migrations.Migration):
                 ("binding_profile", models.JSONField(null=True)),
                 ("address_pairs", models.JSONField(null=True)),
                 ("dhcp_options", models.JSONField(null=True)),
+                ("dns_name", models.CharField(db_default="", default="", max_length=255)),
+                ("guest_hostname", models.CharField(db_default="", default="", max_length=255)),
+                (
+                    "qos_policy",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="network.qospolicy"
+                    ),
+                ),
                 ("revision_number", models.PositiveIntegerField(default=0)),
                 ("created_at", models.DateTimeField()),
                 ("updated_at", models.DateTimeField()),
