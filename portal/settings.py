@@ -68,7 +68,7 @@ if environment.cors_origins:
     MIDDLEWARE.insert(1, "corsheaders.middleware.CorsMiddleware")
 CORS_ALLOW_ALL_ORIGINS = "*" in environment.cors_origins
 CORS_ALLOWED_ORIGINS = [origin for origin in environment.cors_origins if origin != "*"]
-CORS_URLS_REGEX = r"^/(identity|compute|image|network|volume|placement|api)(/|$)"
+CORS_URLS_REGEX = r"^/(identity|compute|image|network|load-balancer|volume|placement|api)(/|$)"
 CORS_ALLOW_HEADERS = (
     "accept",
     "content-type",

@@ -24,6 +24,7 @@ urlpatterns = [
     *api("compute", "compute"),
     *api("image", "image"),
     *api("network", "network"),
+    *api("load-balancer", "load-balancer", "network.load_balancing"),
     *api("volume", "volume"),
     *api("placement", "placement"),
     *api("api", "novella", "novella"),

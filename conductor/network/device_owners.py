@@ -5,3 +5,6 @@ from __future__ import annotations
 ROUTER_INTERFACE = "network:router_interface"
 ROUTER_GATEWAY = "network:router_gateway"
 FLOATING_IP = "network:floatingip"
+# Ports of load balancers, as Octavia names them.
+BALANCER_VIP = "Octavia"
+BALANCER_MONITOR = "ovn-lb-hm:distributed"

@@ -247,3 +247,39 @@ class AddressPairsExhausted(errors.Invalid):
 
 class DuplicateAddressPairInRequest(errors.Invalid):
     """An address pair is there twice."""
+
+
+class LoadBalancerNotFound(errors.NotFound):
+    """The load balancer could not be found."""
+
+
+class LoadBalancerHasChildren(errors.Invalid):
+    """The load balancer has listeners or pools."""
+
+
+class ListenerNotFound(errors.NotFound):
+    """The listener could not be found."""
+
+
+class PoolNotFound(errors.NotFound):
+    """The pool could not be found."""
+
+
+class MemberNotFound(errors.NotFound):
+    """The member could not be found."""
+
+
+class HealthMonitorNotFound(errors.NotFound):
+    """The health monitor could not be found."""
+
+
+class DuplicateListener(errors.Conflict):
+    """The load balancer has a listener at this port."""
+
+
+class DuplicateMember(errors.Conflict):
+    """The pool has a member with this address and port."""
+
+
+class DuplicateHealthMonitor(errors.Conflict):
+    """The pool has a health monitor."""

@@ -335,3 +335,97 @@ class AutoTopology(models.Model):
     project_id = models.CharField(max_length=64, unique=True)
     network = models.ForeignKey(Network, on_delete=models.CASCADE, related_name="+")
     router = models.ForeignKey(Router, on_delete=models.CASCADE, related_name="+")
+
+
+class LoadBalancer(Tagged):
+    """An address (VIP) whose connections OVN spreads over the members of pools.
+
+    `vip_port` has the address; one with `is_vip_port_made` is deleted with the load balancer. Every change of the load
+    balancer or of its parts raises its revision; `projected_revision` is the one that OVN has, None before the first.
+    """
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    name = models.CharField(max_length=255, default="")
+    description = models.CharField(max_length=255, default="")
+    project_id = models.CharField(max_length=64, db_index=True)
+    is_admin_up = models.BooleanField(default=True)
+    vip_port = models.OneToOneField(Port, on_delete=models.DO_NOTHING, related_name="+")
+    vip_address = models.CharField(max_length=64)
+    is_vip_port_made = models.BooleanField(default=True)
+    projected_revision = models.PositiveIntegerField(null=True)
+    revision_number = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+
+class BalancerPart(Tagged):
+    """Base of a load balancer's listeners, pools, members and health monitors."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    name = models.CharField(max_length=255, default="")
+    description = models.CharField(max_length=255, default="")
+    is_admin_up = models.BooleanField(default=True)
+    revision_number = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        abstract = True
+
+
+class BalancerPool(BalancerPart):
+    """Members that share the connections of listeners. It has a protocol, and so have its listeners."""
+
+    balancer = models.ForeignKey(LoadBalancer, on_delete=models.CASCADE, related_name="pools")
+    protocol = models.CharField(max_length=8)  # TCP, UDP
+
+
+class Listener(BalancerPart):
+    """A port of a load balancer's address."""
+
+    balancer = models.ForeignKey(LoadBalancer, on_delete=models.CASCADE, related_name="listeners")
+    protocol = models.CharField(max_length=8)  # TCP, UDP
+    protocol_port = models.PositiveIntegerField()
+    default_pool = models.ForeignKey(BalancerPool, on_delete=models.SET_NULL, null=True, related_name="listeners")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["balancer", "protocol", "protocol_port"], name="listener_once_per_port")
+        ]
+
+
+class PoolMember(BalancerPart):
+    """An address and port that answer connections. `subnet_uuid` is the subnet of the address."""
+
+    pool = models.ForeignKey(BalancerPool, on_delete=models.CASCADE, related_name="members")
+    address = models.CharField(max_length=64)
+    protocol_port = models.PositiveIntegerField()
+    subnet_uuid = models.UUIDField()
+    operating_status = models.CharField(max_length=16, default="NO_MONITOR")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["pool", "address", "protocol_port"], name="member_once_per_address")
+        ]
+
+
+class HealthMonitor(BalancerPart):
+    """How OVN checks the members of a pool; times are in seconds."""
+
+    pool = models.OneToOneField(BalancerPool, on_delete=models.CASCADE, related_name="health_monitor")
+    type = models.CharField(max_length=16)  # TCP, UDP-CONNECT
+    delay = models.PositiveIntegerField()
+    timeout = models.PositiveIntegerField()
+    max_retries = models.PositiveIntegerField()  # successes until a member is used
+    max_retries_down = models.PositiveIntegerField(default=3)  # failures until it is not
+
+
+class MonitorPort(models.Model):
+    """A port with the address from which OVN checks the members of a load balancer on one subnet."""
+
+    balancer = models.ForeignKey(LoadBalancer, on_delete=models.CASCADE, related_name="monitor_ports")
+    port = models.OneToOneField(Port, on_delete=models.DO_NOTHING, related_name="+")
+    subnet_uuid = models.UUIDField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["balancer", "subnet_uuid"], name="monitor_port_once_per_subnet")]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import IntegrityError
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
@@ -22,7 +22,7 @@ from conductor.network.errors import (
     ServicePortInUse,
 )
 from conductor.network.filters import NetworkListQuery
-from conductor.network.models import FloatingIp, Network, Port, Router
+from conductor.network.models import FloatingIp, LoadBalancer, MonitorPort, Network, Port, Router
 from conductor.network.operations import get_network, refuse_for_admins, refuse_other_project
 from conductor.network.port_rows import AddressRequest
 from conductor.network.revisions import touch
@@ -130,12 +130,22 @@ def delete_port(context: RequestContext, port_id: str) -> None:
 
 
 def serving(context: RequestContext, port: Port) -> str:
-    """Return the router or floating IP of the port, in words; "" for none. Only its own project sees which one."""
-    found = _device(port.device_owner, port.device_id)
+    """Return the router, floating IP or load balancer of the port, in words; "" for none.
+
+    Only its own project sees which one.
+    """
+    balancer = balancer_of(port)
+    found = ("load balancer", balancer) if balancer else _device(port.device_owner, port.device_id)
     if found is None:
         return ""
     noun, device = found
     return f"{noun} {device.uuid}" if context.may_see_project(device.project_id) else f"a {noun} of another project"
+
+
+def balancer_of(port: Port) -> LoadBalancer | None:
+    """Return the load balancer that has the port, for its address or for its health monitors."""
+    monitoring = MonitorPort.objects.filter(port=port).values("balancer")
+    return LoadBalancer.objects.filter(Q(vip_port=port) | Q(pk__in=monitoring)).first()
 
 
 def _device(device_owner: str, device_id: str) -> tuple[str, Router | FloatingIp] | None:
@@ -157,6 +167,8 @@ def _refuse_in_use(context: RequestContext, port: Port, changes: Mapping[str, An
     if is_used(port) and changes.keys() & set(FIXED_WHILE_PLUGGED):
         raise PortInUse(f"Unable to complete operation on port {port.uuid}: server {port.device_id} uses it.")
     moved = [name for name in FIXED_FOR_SERVICES if name in changes and changes[name] != getattr(port, name)]
+    if balancer_of(port):  # OVN has its addresses
+        moved += [name for name in ("mac_address", "fixed_ips") if name in changes]
     if moved and (owner := serving(context, port)):
         raise ServicePortInUse(f"Unable to change the {moved[0]} of port {port.uuid}: {owner} has it.")
 

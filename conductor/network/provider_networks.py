@@ -34,6 +34,12 @@ KINDS: Mapping[str, SegmentType] = {
 DEFAULT_KIND = "local"
 
 
+def is_physical(network: Network) -> bool:
+    """Whether an administrator mapped the network to a physical one."""
+    kind = KINDS.get(network.provider_type)
+    return kind is not None and kind.is_physical
+
+
 def check(values: Mapping[str, Any]) -> None:
     """Validate provider fields, in the write transaction creating the network. Raises InvalidInput, SegmentInUse."""
     name, physical, segment = (values.get(field) for field in FIELDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from django.db import DEFAULT_DB_ALIAS
@@ -15,9 +15,14 @@ from conductor.core.messages import message
 from conductor.db.transactions import one_at_a_time, write_tx
 from conductor.network.errors import InvalidQuotaValue, OverQuota
 from conductor.network.models import (
+    BalancerPool,
     FloatingIp,
+    HealthMonitor,
+    Listener,
+    LoadBalancer,
     Network,
     NetworkQuota,
+    PoolMember,
     Port,
     RbacPolicy,
     Router,
@@ -50,6 +55,11 @@ RESOURCES: Mapping[str, LimitedResource] = {
     "security_group": LimitedResource(10, SecurityGroup),
     "security_group_rule": LimitedResource(100, SecurityGroupRule, "group__project_id"),
     "rbac_policy": LimitedResource(10, RbacPolicy),
+    "loadbalancer": LimitedResource(10, LoadBalancer),
+    "listener": LimitedResource(50, Listener, "balancer__project_id"),
+    "pool": LimitedResource(50, BalancerPool, "balancer__project_id"),
+    "member": LimitedResource(200, PoolMember, "pool__balancer__project_id"),
+    "healthmonitor": LimitedResource(50, HealthMonitor, "pool__balancer__project_id"),
 }
 
 
@@ -108,10 +118,11 @@ def set_limits(context: RequestContext, project_id: str, wanted: Mapping[str, in
             NetworkQuota.objects.update_or_create(project_id=project_id, resource=resource, defaults={"limit": limit})
 
 
-def reset(project_id: str) -> bool:
+def reset(project_id: str, resources: Iterable[str] = RESOURCES) -> bool:
     """Reset to the defaults. Return whether any limit differed from them."""
     with write_tx():
-        return bool(NetworkQuota.objects.filter(project_id=project_id).delete()[0])
+        rows = NetworkQuota.objects.filter(project_id=project_id, resource__in=list(resources))
+        return bool(rows.delete()[0])
 
 
 def require(project_id: str, resource: str, wanted: int = 1) -> None:

@@ -37,6 +37,7 @@ SERVICES = (  # list only what answers
     CatalogService("compute", "nova", "/compute/v2.1", "Servers and the hosts that run them"),
     CatalogService("image", "glance", "/image", "Images that servers boot from"),
     CatalogService("network", "neutron", "/network", "Networks, ports and addresses"),
+    CatalogService("load-balancer", "octavia", "/load-balancer", "Addresses that spread connections over servers"),
     CatalogService("placement", "placement", "/placement", "What hosts have, and which consumers hold how much of it"),
     CatalogService("block-storage", "cinder", "/volume/v3", "Volumes that servers can have"),
 )

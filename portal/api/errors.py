@@ -121,6 +121,10 @@ def _network(status: int, message: str, kind: str, request_id: str) -> dict[str,
     return {"NeutronError": {"type": kind, "message": message, "detail": ""}}
 
 
+def _load_balancer(status: int, message: str, kind: str, request_id: str) -> dict[str, Any]:
+    return {"faultcode": "Client" if status < 500 else "Server", "faultstring": message, "debuginfo": None}
+
+
 def _image(status: int, message: str, kind: str, request_id: str) -> dict[str, Any]:
     return {"code": status, "title": _title(status), "message": message}
 
@@ -138,6 +142,7 @@ FAULTS: Mapping[str, Fault] = {
     "compute": _compute,
     "identity": _identity,
     "network": _network,
+    "load-balancer": _load_balancer,
     "volume": _compute,
     "image": _image,
     "placement": _placement,

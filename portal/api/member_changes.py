@@ -49,6 +49,16 @@ _PATHS = tuple(
             },
         ),
         (
+            r"/load-balancer/v2\.0/lbaas/",
+            r"(?P<part>members(?:/[^/]+)?)",
+            {
+                "loadbalancers": "load_balancer",
+                "listeners": "listener",
+                "pools": "pool",
+                "healthmonitors": "health_monitor",
+            },
+        ),
+        (
             rf"/volume/v3/{_PROJECT}",
             rf"(?P<part>{_PARTS})|(?P<action>action)|(?P<action_id>accept|restore)",
             {

@@ -8,12 +8,13 @@ ROOTS = {
     "compute": "compute",
     "image": "image",
     "network": "network",
+    "load-balancer": "load-balancer",
     "volume": "volume",
     "placement": "placement",
     "api": "novella",
 }
 # Paths without sessions, cookies and CSRF. Pages read our own API too, so it keeps the session.
-COOKIELESS = frozenset({"identity", "compute", "image", "network", "volume", "placement", "healthz", "readyz"})
+COOKIELESS = frozenset({*ROOTS, "healthz", "readyz"} - {"api"})
 
 
 def _first_segment(path: str) -> str:

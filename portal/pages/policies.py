@@ -10,6 +10,7 @@ from portal.api.compute import policies as compute
 from portal.api.identity import policies as identity
 from portal.api.image import policies as image
 from portal.api.network import policies as network
+from portal.api.network.load_balancing import policies as load_balancing
 from portal.api.novella import policies as novella
 from portal.api.volume import policies as volume
 
@@ -18,6 +19,7 @@ RULES: Mapping[str, authorization.RuleTable] = {
     "identity": identity.RULES,
     "image": image.RULES,
     "network": network.RULES,
+    "load-balancer": load_balancing.RULES,
     "novella": novella.RULES,
     "volume": volume.RULES,
 }

@@ -18,7 +18,17 @@ from tests.architecture.tree import own_files, read
 PAGES = [str(path) for path in own_files(".md") if path.parts[0] in ("README.md", "CONTRIBUTING.md", "docs")]
 
 # Pages about one API write its paths without the root.
-ROOTS = ("", "/compute/v2.1", "/identity", "/image", "/network", "/network/v2.0", "/volume", "/placement")
+ROOTS = (
+    "",
+    "/compute/v2.1",
+    "/identity",
+    "/image",
+    "/network",
+    "/network/v2.0",
+    "/load-balancer/v2.0/lbaas",
+    "/volume",
+    "/placement",
+)
 # Not routes of the HTTP server: files, WebSockets, servers of others, and what begins several routes.
 FOREIGN = re.compile(r"/(dev|var|sbin|bin|mnt|live|openstack|redfish|console/TOKEN)\b|/api$|.*[/…]$")
 PATH = re.compile(r"`(?:[A-Z]+ )?(/[a-z][^ `]*)`|\b(?:GET|POST|PUT|PATCH|DELETE|HEAD) (/[^\s`|,)]+)")

@@ -483,5 +483,179 @@ class Migration(migrations.Migration):
                 "indexes": [models.Index(fields=["subnet", "project_id"], name="share_of_project")],
             },
         ),
+        migrations.CreateModel(
+            name="LoadBalancer",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("tag_text", models.TextField(db_default="", default="")),
+                ("uuid", models.UUIDField(default=uuid.uuid4, unique=True)),
+                ("name", models.CharField(default="", max_length=255)),
+                ("description", models.CharField(default="", max_length=255)),
+                ("project_id", models.CharField(db_index=True, max_length=64)),
+                ("is_admin_up", models.BooleanField(default=True)),
+                ("vip_address", models.CharField(max_length=64)),
+                ("is_vip_port_made", models.BooleanField(default=True)),
+                ("projected_revision", models.PositiveIntegerField(null=True)),
+                ("revision_number", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                (
+                    "vip_port",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.DO_NOTHING, related_name="+", to="network.port"
+                    ),
+                ),
+            ],
+            options={
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
+            name="BalancerPool",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("tag_text", models.TextField(db_default="", default="")),
+                ("uuid", models.UUIDField(default=uuid.uuid4, unique=True)),
+                ("name", models.CharField(default="", max_length=255)),
+                ("description", models.CharField(default="", max_length=255)),
+                ("is_admin_up", models.BooleanField(default=True)),
+                ("revision_number", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                ("protocol", models.CharField(max_length=8)),
+                (
+                    "balancer",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="pools", to="network.loadbalancer"
+                    ),
+                ),
+            ],
+            options={
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
+            name="Listener",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("tag_text", models.TextField(db_default="", default="")),
+                ("uuid", models.UUIDField(default=uuid.uuid4, unique=True)),
+                ("name", models.CharField(default="", max_length=255)),
+                ("description", models.CharField(default="", max_length=255)),
+                ("is_admin_up", models.BooleanField(default=True)),
+                ("revision_number", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                ("protocol", models.CharField(max_length=8)),
+                ("protocol_port", models.PositiveIntegerField()),
+                (
+                    "default_pool",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="listeners",
+                        to="network.balancerpool",
+                    ),
+                ),
+                (
+                    "balancer",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="listeners", to="network.loadbalancer"
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("balancer", "protocol", "protocol_port"), name="listener_once_per_port"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="PoolMember",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("tag_text", models.TextField(db_default="", default="")),
+                ("uuid", models.UUIDField(default=uuid.uuid4, unique=True)),
+                ("name", models.CharField(default="", max_length=255)),
+                ("description", models.CharField(default="", max_length=255)),
+                ("is_admin_up", models.BooleanField(default=True)),
+                ("revision_number", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                ("address", models.CharField(max_length=64)),
+                ("protocol_port", models.PositiveIntegerField()),
+                ("subnet_uuid", models.UUIDField()),
+                ("operating_status", models.CharField(default="NO_MONITOR", max_length=16)),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="members", to="network.balancerpool"
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("pool", "address", "protocol_port"), name="member_once_per_address")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="HealthMonitor",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("tag_text", models.TextField(db_default="", default="")),
+                ("uuid", models.UUIDField(default=uuid.uuid4, unique=True)),
+                ("name", models.CharField(default="", max_length=255)),
+                ("description", models.CharField(default="", max_length=255)),
+                ("is_admin_up", models.BooleanField(default=True)),
+                ("revision_number", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                ("type", models.CharField(max_length=16)),
+                ("delay", models.PositiveIntegerField()),
+                ("timeout", models.PositiveIntegerField()),
+                ("max_retries", models.PositiveIntegerField()),
+                ("max_retries_down", models.PositiveIntegerField(default=3)),
+                (
+                    "pool",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="health_monitor",
+                        to="network.balancerpool",
+                    ),
+                ),
+            ],
+            options={
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
+            name="MonitorPort",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("subnet_uuid", models.UUIDField()),
+                (
+                    "balancer",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="monitor_ports",
+                        to="network.loadbalancer",
+                    ),
+                ),
+                (
+                    "port",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.DO_NOTHING, related_name="+", to="network.port"
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("balancer", "subnet_uuid"), name="monitor_port_once_per_subnet")
+                ],
+            },
+        ),
         migrations.RunPython(create_triggers, migrations.RunPython.noop),
     ]

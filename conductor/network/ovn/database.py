@@ -16,6 +16,7 @@ from ovsdbapp.backend.ovs_idl import command, connection, idlutils
 from ovsdbapp.exceptions import OvsdbConnectionUnavailable, TimeoutException
 from ovsdbapp.schema.ovn_northbound.impl_idl import OvnNbApiIdlImpl
 
+from conductor.network.ovn.balancing import CheckedMember
 from conductor.network.ovn.errors import DatabaseUnavailable
 from conductor.network.ovn.northbound import (
     COLUMNS,
@@ -87,7 +88,11 @@ class SouthboundDatabase:
 
     def __init__(self, remote: str, *, tls: TlsFiles | None = None) -> None:
         """Open it. Raises DatabaseUnavailable."""
-        columns = {"Chassis": ("name", "other_config"), "Port_Binding": ("logical_port", "up", "chassis")}
+        columns = {
+            "Chassis": ("name", "other_config"),
+            "Port_Binding": ("logical_port", "up", "chassis"),
+            "Service_Monitor": ("logical_port", "ip", "protocol", "port", "status"),
+        }
         self._connection = open_database(remote, "OVN_Southbound", columns, tls=tls)
         try:
             self._connection.start()
@@ -112,6 +117,15 @@ class SouthboundDatabase:
                 row.logical_port: row.chassis[0].name
                 for row in self._rows("Port_Binding")
                 if row.up == [True] and row.chassis
+            }
+
+    def answers(self) -> dict[CheckedMember, str]:
+        """Return `online`, `offline` or `error` for each member of a load balancer that was checked."""
+        with self._connection.lock:
+            return {
+                CheckedMember(row.logical_port, row.ip, row.protocol[0], row.port): row.status[0]
+                for row in self._rows("Service_Monitor")
+                if row.protocol and row.status
             }
 
     def close(self) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from conductor.core.ovn_names import METADATA_MAC, metadata_port_name
 from conductor.network.device_owners import FLOATING_IP, ROUTER_GATEWAY, ROUTER_INTERFACE
 from conductor.network.ovn import acls, dhcp, names
+from conductor.network.ovn.balancing import OWNERS as BALANCER_OWNERS
+from conductor.network.ovn.balancing import add_load_balancers
 from conductor.network.ovn.northbound import Northbound, NorthboundBuilder, RowKey, Value
 from conductor.network.ovn.routing import add_routers, router_port_name
 from conductor.network.ovn.topology import CloudTopology, NetworkSpec, PortSpec, SubnetSpec
@@ -28,6 +30,8 @@ def desired(topology: CloudTopology) -> Northbound:
     switches.add_names()
     _add_security_groups(builder, topology)
     add_routers(builder, topology)
+    switch_of = {network.uuid: RowKey("Logical_Switch", switch_name(network.uuid)) for network in topology.networks}
+    add_load_balancers(builder, topology, switch_of)
     return builder.build()
 
 
@@ -69,8 +73,8 @@ class _Switches:
     def add_ports(self) -> None:
         routers = {router.uuid for router in self._topology.routers}
         for port in self._topology.ports:
-            if port.device_owner == FLOATING_IP:
-                continue  # it has no place on a switch: its address is a router's
+            if port.device_owner in (FLOATING_IP, *BALANCER_OWNERS):
+                continue  # it has no place on a switch as a guest: its address is a router's
             if port.device_owner in (ROUTER_INTERFACE, ROUTER_GATEWAY):
                 if port.device_id in routers and port.addresses:
                     self._add_router_port(port)

@@ -13,7 +13,7 @@ NAME, ID, REVISION = PREFIX + "name", PREFIX + "id", PREFIX + "rev"
 
 # Table → the columns that the projection owns, besides its own keys of `external_ids`. It compares and writes no other.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "Logical_Switch": ("name", "ports", "other_config", "dns_records", "qos_rules"),
+    "Logical_Switch": ("name", "ports", "other_config", "dns_records", "qos_rules", "load_balancer"),
     "Logical_Switch_Port": (
         "name", "type", "options", "addresses", "port_security", "enabled", "tag", "dhcpv4_options",
         "dhcpv6_options",
@@ -23,12 +23,14 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "QoS": ("direction", "priority", "match", "bandwidth"),
     "Port_Group": ("name", "ports", "acls"),
     "ACL": ("direction", "priority", "match", "action"),
-    "Logical_Router": ("name", "ports", "static_routes", "nat", "enabled"),
+    "Logical_Router": ("name", "ports", "static_routes", "nat", "enabled", "load_balancer"),
     "Logical_Router_Port": ("name", "mac", "networks", "options", "ipv6_ra_configs", "ha_chassis_group"),
     "Logical_Router_Static_Route": ("ip_prefix", "nexthop", "output_port"),
     "NAT": ("type", "external_ip", "logical_ip"),
     "HA_Chassis_Group": ("name", "ha_chassis"),
     "HA_Chassis": ("chassis_name", "priority"),
+    "Load_Balancer": ("name", "vips", "protocol", "options", "selection_fields", "health_check", "ip_port_mappings"),
+    "Load_Balancer_Health_Check": ("vip", "options"),
 }  # fmt: skip
 # Columns whose values refer to rows of this table.
 REFERENCES: Mapping[tuple[str, str], str] = {
@@ -44,9 +46,12 @@ REFERENCES: Mapping[tuple[str, str], str] = {
     ("Logical_Router", "nat"): "NAT",
     ("Logical_Router_Port", "ha_chassis_group"): "HA_Chassis_Group",
     ("HA_Chassis_Group", "ha_chassis"): "HA_Chassis",
+    ("Logical_Switch", "load_balancer"): "Load_Balancer",
+    ("Logical_Router", "load_balancer"): "Load_Balancer",
+    ("Load_Balancer", "health_check"): "Load_Balancer_Health_Check",
 }
 # Columns that map text to text, or to numbers. Of these, as of all others, the projection owns the whole value.
-MAPS = frozenset({"options", "other_config", "ipv6_ra_configs", "records", "bandwidth"})
+MAPS = frozenset({"options", "other_config", "ipv6_ra_configs", "records", "bandwidth", "vips", "ip_port_mappings"})
 # Rows of these tables are identified by their names, all others by their external id `novella:id`.
 NAMED_TABLES = frozenset(table for table, columns in COLUMNS.items() if "name" in columns)
 

@@ -15,7 +15,7 @@ from conductor.network.ovn.topology import CloudTopology, GatewayHost, NetworkSp
 MOST_GATEWAY_HOSTS = 5
 # A gateway host is dead when the others miss so many messages in succession.
 MISSED_MESSAGES = 3
-_EVERYWHERE: Mapping[int, str] = {4: "0.0.0.0/0", 6: "::/0"}
+EVERYWHERE: Mapping[int, str] = {4: "0.0.0.0/0", 6: "::/0"}
 _ADDRESS_MODES: Mapping[str, str] = {SLAAC: "slaac", STATEFUL: "dhcpv6_stateful", STATELESS: "dhcpv6_stateless"}
 
 
@@ -96,7 +96,7 @@ class _RouterRows:
         if self._gateway is not None:
             self._add_gateway(self._gateway, gateway_hosts)
             for subnet in self._subnets_of(self._gateway):
-                everywhere = _EVERYWHERE[ip_network(subnet.cidr).version]
+                everywhere = EVERYWHERE[ip_network(subnet.cidr).version]
                 if subnet.gateway_ip and everywhere not in own_routes:
                     own_routes.add(everywhere)
                     self._add_route(everywhere, subnet.gateway_ip, output_port=router_port_name(self._gateway.uuid))

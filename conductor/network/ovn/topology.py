@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conductor.core.port_filters import AddressPair, FilterRule
+from conductor.network.ovn.balancer_specs import LoadBalancerSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +152,4 @@ class CloudTopology:
     routers: tuple[RouterSpec, ...] = ()
     floating_ips: tuple[FloatingIpSpec, ...] = ()
     gateway_hosts: tuple[GatewayHost, ...] = ()
+    load_balancers: tuple[LoadBalancerSpec, ...] = ()

@@ -9,10 +9,11 @@ from typing import Any
 from django.db.models import Count, Max, Model, QuerySet, Sum, Value
 
 from conductor.core.port_filters import AddressPair
-from conductor.network import dns_names, ipv6_modes
+from conductor.network import dns_names, ipv6_modes, provider_networks
 from conductor.network.models import (
     AddressAllocation,
     FloatingIp,
+    LoadBalancer,
     Network,
     Port,
     QosBandwidthLimit,
@@ -22,6 +23,7 @@ from conductor.network.models import (
     SecurityGroupRule,
     Subnet,
 )
+from conductor.network.ovn import balancer_rows
 from conductor.network.ovn.topology import (
     BandwidthLimit,
     CloudTopology,
@@ -36,7 +38,6 @@ from conductor.network.ovn.topology import (
     SubnetSpec,
 )
 from conductor.network.port_filtering import rule_of
-from conductor.network.provider_networks import KINDS
 from conductor.network.ranges import normalized
 
 # Key of a policy → its limits
@@ -73,12 +74,13 @@ def read(gateway_hosts: Sequence[GatewayHost] = ()) -> CloudTopology:
             if row.router_id in routers
         ),
         gateway_hosts=tuple(gateway_hosts),
+        load_balancers=balancer_rows.read(ports),
     )
 
 
 def fingerprint() -> tuple[object, ...]:
     """Return a value that differs after every committed change of the topology. One statement reads it."""
-    revised = (Network, Subnet, SecurityGroup, SecurityGroupRule, Port, Router, FloatingIp, QosPolicy)
+    revised = (Network, Subnet, SecurityGroup, SecurityGroupRule, Port, Router, FloatingIp, QosPolicy, LoadBalancer)
     states = [
         *(_state(model, Sum("revision_number")) for model in revised),
         *(_state(model, Value(0)) for model in (AddressAllocation, Port.security_groups.through)),
@@ -98,8 +100,7 @@ def _rows(query: QuerySet[Any]) -> Iterable[Any]:
 
 
 def _network(row: Network, limits: Limits) -> NetworkSpec:
-    kind = KINDS.get(row.provider_type)
-    is_physical = kind is not None and kind.is_physical
+    is_physical = provider_networks.is_physical(row)
     return NetworkSpec(
         uuid=str(row.uuid),
         name=row.name,

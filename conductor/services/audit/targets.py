@@ -20,7 +20,11 @@ from conductor.image.models import Image
 from conductor.journal.models import WorkflowRun
 from conductor.network.models import (
     AddressScope,
+    BalancerPool,
     FloatingIp,
+    HealthMonitor,
+    Listener,
+    LoadBalancer,
     Network,
     Port,
     QosPolicy,
@@ -82,6 +86,10 @@ TABLES: Mapping[str, Table] = {
     "port": Table(Port),
     "router": Table(Router),
     "floating_ip": Table(FloatingIp, name="address"),
+    "load_balancer": Table(LoadBalancer),
+    "listener": Table(Listener, project_id="balancer__project_id"),
+    "pool": Table(BalancerPool, project_id="balancer__project_id"),
+    "health_monitor": Table(HealthMonitor, project_id="pool__balancer__project_id"),
     "security_group": Table(SecurityGroup),
     "security_group_rule": Table(SecurityGroupRule, name="group__name", project_id="group__project_id"),
     "volume": Table(Volume),

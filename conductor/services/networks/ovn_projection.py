@@ -17,7 +17,9 @@ from django.conf import settings
 from conductor.cells.lookup import API_ALIAS
 from conductor.journal import periodic_leases
 from conductor.journal.periodic_leases import HeldLease
+from conductor.network import balancer_states
 from conductor.network.ovn import port_states, topology_rows
+from conductor.network.ovn.balancing import CheckedMember, checked_members
 from conductor.network.ovn.database import NorthboundDatabase, SouthboundDatabase
 from conductor.network.ovn.desired import desired
 from conductor.network.ovn.northbound import Northbound
@@ -83,6 +85,7 @@ class _Held:
         self._stack = stack
         self._full_pass_at = 0.0
         self._rows: Northbound = {}
+        self._checked: Mapping[str, CheckedMember] = {}
         self._written: object = None
         self._recorded: object = None
 
@@ -94,7 +97,8 @@ class _Held:
         seen = topology_rows.fingerprint(), gateway_hosts
         if is_due or seen != self._written:
             self._lease.require()
-            rows = desired(topology_rows.read(gateway_hosts))
+            topology = topology_rows.read(gateway_hosts)
+            rows = desired(topology)
             changes = self._northbound.write(rows, since=None if is_due else self._rows, is_counted=is_due)
             self._rows = rows
             if changes:
@@ -102,9 +106,12 @@ class _Held:
                     "networks written to OVN: created=%s updated=%s deleted=%s",
                     *map(len, (changes.created, changes.updated, changes.deleted)),
                 )
+            balancer_states.record_written({one.uuid: one.revision for one in topology.load_balancers})
+            self._checked = checked_members(topology)
             self._written = seen
         if is_due or (seen, version) != self._recorded:
             port_states.record(chassis.keys(), self._southbound.up_ports())
+            balancer_states.record_answers(self._checked, self._southbound.answers())
             self._recorded = seen, version
         if is_due:
             self._lease.record_done()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from conductor.core.context import RequestContext
 from conductor.network import quotas
@@ -25,7 +25,7 @@ def update(context: RequestContext, project_id: str, wanted: Mapping[str, int], 
     quotas.set_limits(context, project_id, wanted, is_checked=is_checked)
 
 
-def reset(project_id: str) -> None:
+def reset(project_id: str, resources: Iterable[str] = quotas.RESOURCES) -> None:
     """Reset a project to the default limits. Raises NotFound for a project without its own."""
-    if not quotas.reset(project_id):
+    if not quotas.reset(project_id, resources):
         raise TenantQuotaNotFound(f"Quota for tenant {project_id} could not be found.")

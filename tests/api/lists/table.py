@@ -23,7 +23,7 @@ import yaml
 
 from tests.api.rights.scene import NOTHING, filled
 
-APIS = ("network", "volume", "image", "identity", "compute", "placement")
+APIS = ("network", "load-balancer", "volume", "image", "identity", "compute", "placement")
 OPPOSITES = {"true": "false", "false": "true", "True": "False", "False": "True"}
 IDENTIFIER = re.compile(r"\A[0-9a-f-]{32,36}\Z")
 

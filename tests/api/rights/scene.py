@@ -10,7 +10,7 @@ from conductor.cell_db.models import BlockDevice, Migration
 from conductor.core.states import LIVE_RUN_STATES
 from conductor.identity.models import Domain
 from conductor.journal.models import WorkflowRun
-from conductor.network.models import Network
+from conductor.network.models import LoadBalancer, Network
 from conductor.volume import messages
 from conductor.volume.models import VolumeMessage
 from conductor.workflows.engine import executor
@@ -190,6 +190,26 @@ def network(scene: Scene) -> None:
     scene.put(f"{root}/networks/{{network}}/tags/one", None, by="ana")
 
 
+def load_balancer(scene: Scene) -> None:
+    root, pool = "/load-balancer/v2.0/lbaas", {"protocol": "TCP", "lb_algorithm": "SOURCE_IP_PORT"}
+    scene.make("network", "/network/v2.0/networks", {"network": {"name": "mine"}})
+    subnet = {"network_id": "{network}", "cidr": "10.9.0.0/24", "ip_version": 4}
+    scene.make("subnet", "/network/v2.0/subnets", {"subnet": subnet})
+    vip = {"vip_subnet_id": "{subnet}", "vip_address": "10.9.0.100"}
+    own = {"loadbalancer_id": "{loadbalancer}"}
+    checks = {"type": "TCP", "delay": 5, "timeout": 3, "max_retries": 2}
+    for name, noun, path, values in (
+        ("loadbalancer", "loadbalancer", "loadbalancers", {"name": "mine", **vip}),
+        ("listener", "listener", "listeners", {"name": "mine", **own, "protocol": "TCP", "protocol_port": 80}),
+        ("pool", "pool", "pools", {"name": "mine", **own, **pool}),
+        ("plain_pool", "pool", "pools", {**own, **pool}),
+        ("member", "member", "pools/{pool}/members", {"name": "mine", "address": "10.9.0.11", "protocol_port": 80}),
+        ("healthmonitor", "healthmonitor", "healthmonitors", {"name": "mine", "pool_id": "{pool}", **checks}),
+    ):
+        scene.make(name, f"{root}/{path}", {noun: values})
+    scene.names["vip_port"] = str(LoadBalancer.objects.get(uuid=scene.names["loadbalancer"]).vip_port.uuid)
+
+
 def volume(scene: Scene) -> None:
     root, at = "/volume/v3", "volume 3.67"
     scene.make("type", f"{root}/types", {"volume_type": {"name": "fast", "extra_specs": {"a": "b"}}}, by="admin")
@@ -240,6 +260,7 @@ MAKERS: Mapping[str, Callable[[Scene], None]] = {
     "identity": identity,
     "image": image,
     "network": network,
+    "load-balancer": load_balancer,
     "volume": volume,
     "placement": placement,
     "novella": novella,

@@ -29,7 +29,7 @@ from django.urls import URLPattern, URLResolver
 from portal.api.authorization import RuleTable, is_allowed, takes_system
 from tests.api.rights.callers import Caller
 
-APIS = ("compute", "identity", "image", "network", "volume", "placement", "novella")
+APIS = ("compute", "identity", "image", "network", "load-balancer", "volume", "placement", "novella")
 PUBLIC = "public"
 # `about` of a row → the targets of its rule
 TARGETS: Mapping[str, Mapping[str, str]] = {

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
-from uuid import uuid4
 
 from conductor.network import (
     floating_ips,
     operations,
-    port_operations,
     router_interfaces,
     routers,
     security_groups,
@@ -20,36 +14,15 @@ from conductor.network import (
 )
 from conductor.network.floating_ips import FloatingIpCreate
 from conductor.network.models import Port, Subnet
-from conductor.network.port_operations import PortCreate
 from conductor.network.routers import GatewayRequest, RouterCreate
 from conductor.network.security_groups import SecurityGroupRuleCreate
 from conductor.network.subnets import SubnetCreate
 from conductor.services.networks.ovn_projection import OvnProjection
-from tests.fixtures.ports import make_network, plug
+from tests.fixtures.ovn_ports import GATEWAY_MAPPING, add_port
+from tests.fixtures.ports import make_network
+from tests.fixtures.tcp import reads, serving
 from tests.services import ovn
-from tests.services.namespaces import NetworkNamespace
 from tests.waiting import wait_until
-
-GATEWAY_MAPPING = {"provider_type": "flat", "physical_network": ovn.PHYSICAL_NETWORK}
-
-
-def reads(source: NetworkNamespace, address: str, port: int = 80) -> bytes:
-    """Return what a TCP client in `source` reads; b"" where it does not connect within a second."""
-    with source.entered():
-        client = socket.socket()
-    with client:
-        client.settimeout(1.0)
-        try:
-            client.connect((address, port))
-            return client.recv(100)
-        except OSError:
-            return b""
-
-
-def add_port(people: Any, network: str, host: str) -> Port:
-    created = port_operations.create_port(people.ana.context(), PortCreate(network_id=network))
-    plug(people.ana, [{"network_id": network, "port_id": str(created.uuid)}], str(uuid4()), host=host)
-    return created
 
 
 def test_guests_reach_each_other_and_the_world_as_the_rows_say(
@@ -83,9 +56,7 @@ def test_guests_reach_each_other_and_the_world_as_the_rows_say(
     wait_until("a guest without a floating IP reaches the outside", lambda: db_guest.pings(ovn.OUTSIDE_ADDRESS))
     wait_until("a guest with one does, too", lambda: web_guest.pings(ovn.OUTSIDE_ADDRESS))
     wait_until("ports are active", lambda: _are_active(projection, web, db))
-    with web_guest.entered():
-        server = socket.create_server(("0.0.0.0", 80))
-    with server, _serving(server):
+    with serving(web_guest):
         assert reads(outside, floating) == b""
         http = SecurityGroupRuleCreate(
             "ingress", protocol="tcp", port_range_min=80, port_range_max=80, group_id=_group_of(web)
@@ -100,28 +71,6 @@ def test_guests_reach_each_other_and_the_world_as_the_rows_say(
         wait_until("no page is read any more", lambda: reads(outside, floating) == b"")
     assert db_guest.pings(_address(web))
     assert lab.flow_warnings() == []
-
-
-@contextmanager
-def _serving(server: socket.socket) -> Iterator[None]:
-    """Answer every client with a word, until the block ends."""
-
-    def answer() -> None:
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:  # it was shut down
-                return
-            with connection:
-                connection.sendall(b"hello")
-
-    thread = threading.Thread(target=answer)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join()
 
 
 def _are_active(projection: OvnProjection, *created: Port) -> bool:

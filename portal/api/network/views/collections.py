@@ -43,9 +43,12 @@ class Collection(ResourceView):
     """/v2.0/{collection}."""
 
     def get(self, request: ApiRequest) -> Response:
+        self.authorize(f"get_{self.resource.rule}")
+        return self.listed(request, parse_query(request))
+
+    def listed(self, request: ApiRequest, query: NetworkListQuery) -> Response:
+        """Return the page of a query, with links to those beside it."""
         resource = self.resource
-        self.authorize(f"get_{resource.rule}")
-        query = parse_query(request)
         page = queries.page(resource, request.context, query)
         details = [self.show(request, row) for row in page.items]
         if query.is_backwards:  # those that do not fit are the farthest from the marker

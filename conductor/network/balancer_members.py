@@ -1,0 +1,217 @@
+"""Members of pools, and the health monitors that check them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import IntegrityError
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import NotFound
+from conductor.core.identifiers import uuid_or_none
+from conductor.db.transactions import savepoint, write_tx
+from conductor.network import addresses, balancer_filters, filters, load_balancers, monitor_ports, quotas
+from conductor.network.balancer_pools import get_pool
+from conductor.network.errors import (
+    DuplicateHealthMonitor,
+    DuplicateMember,
+    HealthMonitorNotFound,
+    InvalidInput,
+    InvalidIpForSubnet,
+    MemberNotFound,
+)
+from conductor.network.filters import NetworkListQuery
+from conductor.network.load_balancers import TCP, UDP
+from conductor.network.models import BalancerPool, HealthMonitor, PoolMember, Subnet
+from conductor.network.revisions import touch
+from conductor.network.subnets import get_subnet
+
+# Type of a health monitor → the protocol of the pools that it can check.
+MONITOR_TYPES: Mapping[str, str] = {"TCP": TCP, "UDP-CONNECT": UDP}
+
+
+@dataclass(frozen=True, slots=True)
+class MemberCreate:
+    """A member to create; without a subnet its address is on the subnet of the load balancer's address."""
+
+    pool_id: str
+    address: str
+    subnet_id: str = ""
+    values: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HealthMonitorCreate:
+    """A health monitor to create. `values` maps field names of HealthMonitor to values."""
+
+    pool_id: str
+    values: Mapping[str, Any]
+
+
+def visible_members(context: RequestContext) -> QuerySet[PoolMember]:
+    rows = PoolMember.objects.select_related("pool__balancer")
+    return rows if context.is_admin else rows.filter(pool__balancer__project_id=context.project_id)
+
+
+def list_members(context: RequestContext, query: NetworkListQuery) -> list[PoolMember]:
+    return filters.select(visible_members(context), query, balancer_filters.MEMBERS)
+
+
+def get_member(context: RequestContext, member_id: str) -> PoolMember:
+    """Return a member. Raises MemberNotFound, also for one that the caller may not see."""
+    wanted = uuid_or_none(member_id)
+    found = visible_members(context).filter(uuid=wanted).first() if wanted else None
+    if found is None:
+        raise MemberNotFound(f"Member {member_id} not found.")
+    return found
+
+
+def require_in(context: RequestContext, pool_id: str, member_id: str) -> None:
+    """Raise PoolNotFound or MemberNotFound unless the pool has the member."""
+    if get_member(context, member_id).pool_id != get_pool(context, pool_id).pk:
+        raise MemberNotFound(f"Member {member_id} not found.")
+
+
+def create_member(context: RequestContext, requested: MemberCreate) -> PoolMember:
+    """Create a member. Raises DuplicateMember, InvalidInput for an address that is not on the subnet.
+
+    Also raises NotSupported without OVN, PoolNotFound, SubnetNotFound, OverQuota.
+    """
+    load_balancers.require_ovn()
+    with write_tx():
+        pool = get_pool(context, requested.pool_id)
+        quotas.require(pool.balancer.project_id, "member")
+        load_balancers.locked(context, str(pool.balancer.uuid))
+        subnet, address = _place(context, pool, requested)
+        now = timezone.now()
+        try:
+            with savepoint("default"):
+                member = PoolMember.objects.create(
+                    **(requested.values or {}),
+                    pool=pool,
+                    address=address,
+                    subnet_uuid=subnet.uuid,
+                    created_at=now,
+                    updated_at=now,
+                )
+        except IntegrityError:
+            raise DuplicateMember(f"Another member on this pool is already using ip {address} on its port.") from None
+        _parts_changed(pool)
+    return get_member(context, str(member.uuid))
+
+
+def update_member(context: RequestContext, member_id: str, changes: Mapping[str, Any]) -> PoolMember:
+    with write_tx():
+        member = get_member(context, member_id)
+        load_balancers.locked(context, str(member.pool.balancer.uuid))
+        touch(PoolMember.objects.filter(pk=member.pk), **changes)
+        load_balancers.changed(member.pool.balancer)
+    return get_member(context, member_id)
+
+
+def delete_member(context: RequestContext, member_id: str) -> None:
+    with write_tx():
+        member = get_member(context, member_id)
+        load_balancers.locked(context, str(member.pool.balancer.uuid))
+        member.delete()
+        _parts_changed(member.pool)
+
+
+def visible_monitors(context: RequestContext) -> QuerySet[HealthMonitor]:
+    rows = HealthMonitor.objects.select_related("pool__balancer")
+    return rows if context.is_admin else rows.filter(pool__balancer__project_id=context.project_id)
+
+
+def list_monitors(context: RequestContext, query: NetworkListQuery) -> list[HealthMonitor]:
+    return filters.select(visible_monitors(context), query, balancer_filters.HEALTH_MONITORS)
+
+
+def get_monitor(context: RequestContext, monitor_id: str) -> HealthMonitor:
+    """Return a health monitor. Raises HealthMonitorNotFound, also for one that the caller may not see."""
+    wanted = uuid_or_none(monitor_id)
+    found = visible_monitors(context).filter(uuid=wanted).first() if wanted else None
+    if found is None:
+        raise HealthMonitorNotFound(f"Health Monitor {monitor_id} not found.")
+    return found
+
+
+def create_monitor(context: RequestContext, requested: HealthMonitorCreate) -> HealthMonitor:
+    """Create a health monitor. Raises DuplicateHealthMonitor, InvalidInput for a type that the pool cannot have.
+
+    Also raises NotSupported without OVN, PoolNotFound, OverQuota, and for the ports that it needs on the subnets of
+    members IpAddressGenerationFailure.
+    """
+    load_balancers.require_ovn()
+    values = dict(requested.values)
+    with write_tx():
+        pool = get_pool(context, requested.pool_id)
+        quotas.require(pool.balancer.project_id, "healthmonitor")
+        load_balancers.locked(context, str(pool.balancer.uuid))
+        if MONITOR_TYPES[values["type"]] != pool.protocol:
+            fitting = ", ".join(name for name, protocol in MONITOR_TYPES.items() if protocol == pool.protocol)
+            raise InvalidInput(
+                f"Invalid input for type. A pool with protocol {pool.protocol} needs {fitting}.", field="type"
+            )
+        if HealthMonitor.objects.filter(pool=pool).exists():
+            raise DuplicateHealthMonitor(f"Pool {pool.uuid} already has a health monitor.")
+        _refuse_short_delay(values["delay"], values["timeout"])
+        now = timezone.now()
+        monitor = HealthMonitor.objects.create(**values, pool=pool, created_at=now, updated_at=now)
+        _parts_changed(pool)
+    return get_monitor(context, str(monitor.uuid))
+
+
+def update_monitor(context: RequestContext, monitor_id: str, changes: Mapping[str, Any]) -> HealthMonitor:
+    with write_tx():
+        monitor = get_monitor(context, monitor_id)
+        load_balancers.locked(context, str(monitor.pool.balancer.uuid))
+        _refuse_short_delay(changes.get("delay", monitor.delay), changes.get("timeout", monitor.timeout))
+        touch(HealthMonitor.objects.filter(pk=monitor.pk), **changes)
+        load_balancers.changed(monitor.pool.balancer)
+    return get_monitor(context, monitor_id)
+
+
+def delete_monitor(context: RequestContext, monitor_id: str) -> None:
+    with write_tx():
+        monitor = get_monitor(context, monitor_id)
+        load_balancers.locked(context, str(monitor.pool.balancer.uuid))
+        monitor.delete()
+        _parts_changed(monitor.pool)
+
+
+def _parts_changed(pool: BalancerPool) -> None:
+    monitor_ports.fit(pool.balancer)
+    load_balancers.changed(pool.balancer)
+
+
+def _place(context: RequestContext, pool: BalancerPool, requested: MemberCreate) -> tuple[Subnet, str]:
+    """Return the subnet of a member, and its address there in one spelling."""
+    if requested.subnet_id:
+        subnet: Subnet | None = get_subnet(context, requested.subnet_id)
+    else:
+        subnet = load_balancers.vip_subnet(pool.balancer)
+    if subnet is None:
+        raise NotFound("The load balancer's address has no subnet: give subnet_id.")
+    if subnet.network.is_external:
+        raise InvalidInput("Invalid input for subnet_id. Members are on networks of projects.", field="subnet_id")
+    if (":" in subnet.cidr) != (":" in pool.balancer.vip_address):
+        raise InvalidInput(
+            "Invalid input for address. Members have the IP version of the load balancer's address.", field="address"
+        )
+    try:
+        return subnet, addresses.usable(subnet, requested.address)
+    except InvalidIpForSubnet:
+        raise InvalidInput(
+            f"Invalid input for address. {requested.address} is not an address of {subnet.cidr}, subnet "
+            f"{subnet.uuid}: give the member's subnet as subnet_id.",
+            field="address",
+        ) from None
+
+
+def _refuse_short_delay(delay: int, timeout: int) -> None:
+    if delay < timeout:
+        raise InvalidInput("Invalid input for delay. It must be at least the timeout.", field="delay")

@@ -1,0 +1,1 @@
+"""The load balancer API, a subset of Octavia v2, below /load-balancer."""
