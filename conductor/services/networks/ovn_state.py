@@ -32,11 +32,11 @@ def is_configured() -> bool:
 
 def tls_files() -> TlsFiles | None:
     """Return the files for servers with `ssl:`; None where they are not configured."""
-    if settings.NOVELLA_OVN_PRIVATE_KEY is None:
+    key, certificate = settings.NOVELLA_OVN_PRIVATE_KEY, settings.NOVELLA_OVN_CERTIFICATE
+    authorities = settings.NOVELLA_OVN_CA_CERTIFICATE
+    if key is None or certificate is None or authorities is None:
         return None
-    return TlsFiles(
-        settings.NOVELLA_OVN_PRIVATE_KEY, settings.NOVELLA_OVN_CERTIFICATE, settings.NOVELLA_OVN_CA_CERTIFICATE
-    )
+    return TlsFiles(key, certificate, authorities)
 
 
 def read(*, seconds: float) -> OvnState:
