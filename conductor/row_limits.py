@@ -92,7 +92,7 @@ LIMITED_ELSEWHERE: Mapping[str, str] = {
     "network.RbacPolicy": "network quota `rbac_policy`",
     "network.QosBandwidthLimit": "two of a policy",
     "network.LoadBalancer": "network quota `loadbalancer`",
-    "network.Listener": "network quota `listener`",
+    "network.BalancerListener": "network quota `listener`",
     "network.BalancerPool": "network quota `pool`",
     "network.PoolMember": "network quota `member`",
     "network.HealthMonitor": "network quota `healthmonitor`",

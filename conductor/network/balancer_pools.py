@@ -16,13 +16,13 @@ from conductor.db.transactions import savepoint, write_tx
 from conductor.network import balancer_filters, filters, load_balancers, monitor_ports, quotas
 from conductor.network.errors import DuplicateListener, InvalidInput, ListenerNotFound, PoolNotFound
 from conductor.network.filters import NetworkListQuery
-from conductor.network.models import BalancerPool, Listener
+from conductor.network.models import BalancerListener, BalancerPool
 from conductor.network.revisions import touch
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerCreate:
-    """A listener to create; "" for no pool. `values` maps field names of Listener to values."""
+    """A listener to create; "" for no pool. `values` maps field names of BalancerListener to values."""
 
     balancer_id: str
     pool_id: str = ""
@@ -46,16 +46,16 @@ class PoolCreate:
     values: Mapping[str, Any] | None = None
 
 
-def visible_listeners(context: RequestContext) -> QuerySet[Listener]:
-    rows = Listener.objects.select_related("balancer", "default_pool").prefetch_related("default_pool__members")
+def visible_listeners(context: RequestContext) -> QuerySet[BalancerListener]:
+    rows = BalancerListener.objects.select_related("balancer", "default_pool").prefetch_related("default_pool__members")
     return rows if context.is_admin else rows.filter(balancer__project_id=context.project_id)
 
 
-def list_listeners(context: RequestContext, query: NetworkListQuery) -> list[Listener]:
+def list_listeners(context: RequestContext, query: NetworkListQuery) -> list[BalancerListener]:
     return filters.select(visible_listeners(context), query, balancer_filters.LISTENERS)
 
 
-def get_listener(context: RequestContext, listener_id: str) -> Listener:
+def get_listener(context: RequestContext, listener_id: str) -> BalancerListener:
     """Return a listener. Raises ListenerNotFound, also for one that the caller may not see."""
     wanted = uuid_or_none(listener_id)
     found = visible_listeners(context).filter(uuid=wanted).first() if wanted else None
@@ -64,7 +64,7 @@ def get_listener(context: RequestContext, listener_id: str) -> Listener:
     return found
 
 
-def create_listener(context: RequestContext, requested: ListenerCreate) -> Listener:
+def create_listener(context: RequestContext, requested: ListenerCreate) -> BalancerListener:
     """Create a listener. Raises DuplicateListener where its port is taken, InvalidInput for a pool that does not fit.
 
     Also raises NotSupported without OVN, LoadBalancerNotFound, PoolNotFound, OverQuota.
@@ -76,7 +76,7 @@ def create_listener(context: RequestContext, requested: ListenerCreate) -> Liste
         quotas.require(balancer.project_id, "listener")
         load_balancers.locked(context, requested.balancer_id)
         now = timezone.now()
-        listener = Listener(**values, balancer=balancer, created_at=now, updated_at=now)
+        listener = BalancerListener(**values, balancer=balancer, created_at=now, updated_at=now)
         if requested.pool_id:
             listener.default_pool = _fitting_pool(context, listener, requested.pool_id)
         try:
@@ -91,7 +91,7 @@ def create_listener(context: RequestContext, requested: ListenerCreate) -> Liste
     return get_listener(context, str(listener.uuid))
 
 
-def update_listener(context: RequestContext, listener_id: str, change: ListenerChange) -> Listener:
+def update_listener(context: RequestContext, listener_id: str, change: ListenerChange) -> BalancerListener:
     """Update a listener. Raises InvalidInput for a pool that does not fit, PoolNotFound."""
     with write_tx():
         listener = get_listener(context, listener_id)
@@ -99,7 +99,7 @@ def update_listener(context: RequestContext, listener_id: str, change: ListenerC
         values = dict(change.values or {})
         if change.pool_id is not None:
             values["default_pool"] = _fitting_pool(context, listener, change.pool_id) if change.pool_id else None
-        touch(Listener.objects.filter(pk=listener.pk), **values)
+        touch(BalancerListener.objects.filter(pk=listener.pk), **values)
         load_balancers.changed(listener.balancer)
     return get_listener(context, listener_id)
 
@@ -154,7 +154,7 @@ def create_pool(context: RequestContext, requested: PoolCreate) -> BalancerPool:
                     f"Invalid input for listener_id. Listener {listener.uuid} has a pool already.", field="listener_id"
                 )
             _refuse_misfit(listener, pool, "listener_id")
-            touch(Listener.objects.filter(pk=listener.pk), default_pool=pool)
+            touch(BalancerListener.objects.filter(pk=listener.pk), default_pool=pool)
         load_balancers.changed(balancer)
     return get_pool(context, str(pool.uuid))
 
@@ -178,13 +178,13 @@ def delete_pool(context: RequestContext, pool_id: str) -> None:
         load_balancers.changed(pool.balancer)
 
 
-def _fitting_pool(context: RequestContext, listener: Listener, pool_id: str) -> BalancerPool:
+def _fitting_pool(context: RequestContext, listener: BalancerListener, pool_id: str) -> BalancerPool:
     pool = get_pool(context, pool_id)
     _refuse_misfit(listener, pool, "default_pool_id")
     return pool
 
 
-def _refuse_misfit(listener: Listener, pool: BalancerPool, field: str) -> None:
+def _refuse_misfit(listener: BalancerListener, pool: BalancerPool, field: str) -> None:
     """Raise InvalidInput unless both are of one load balancer and one protocol."""
     if listener.balancer_id != pool.balancer_id:
         raise InvalidInput(f"Invalid input for {field}. Pool and listener are of two load balancers.", field=field)

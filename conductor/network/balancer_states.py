@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db.models import F, Q
 
 from conductor.db.transactions import write_tx
-from conductor.network.models import BalancerPool, Listener, LoadBalancer, PoolMember
+from conductor.network.models import BalancerListener, BalancerPool, LoadBalancer, PoolMember
 
 ACTIVE, PENDING_CREATE, PENDING_UPDATE, ERROR = "ACTIVE", "PENDING_CREATE", "PENDING_UPDATE", "ERROR"
 ONLINE, OFFLINE, DEGRADED, NO_MONITOR = "ONLINE", "OFFLINE", "DEGRADED", "NO_MONITOR"
@@ -46,7 +46,7 @@ def of_balancer(row: LoadBalancer) -> str:
     return _combined(of_listener(listener) for listener in row.listeners.all())
 
 
-def of_listener(row: Listener) -> str:
+def of_listener(row: BalancerListener) -> str:
     if not row.is_admin_up:
         return OFFLINE
     return of_pool(row.default_pool) if row.default_pool else ONLINE

@@ -19,7 +19,7 @@ from conductor.network import balancer_filters, filters, port_operations, port_r
 from conductor.network.device_owners import BALANCER_VIP
 from conductor.network.errors import InvalidInput, LoadBalancerHasChildren, LoadBalancerNotFound, PortInUse
 from conductor.network.filters import NetworkListQuery
-from conductor.network.models import BalancerPool, Listener, LoadBalancer, Network, Port, Subnet
+from conductor.network.models import BalancerListener, BalancerPool, LoadBalancer, Network, Port, Subnet
 from conductor.network.operations import get_network, refuse_other_project
 from conductor.network.port_operations import PortCreate
 from conductor.network.port_rows import AddressRequest
@@ -107,7 +107,7 @@ def delete_balancer(context: RequestContext, balancer_id: str, *, is_cascade: bo
     with write_tx():
         balancer = locked(context, balancer_id)
         has_children = any(
-            model._default_manager.filter(balancer=balancer).exists() for model in (Listener, BalancerPool)
+            model._default_manager.filter(balancer=balancer).exists() for model in (BalancerListener, BalancerPool)
         )
         if has_children and not is_cascade:
             raise LoadBalancerHasChildren(

@@ -380,7 +380,7 @@ class BalancerPool(BalancerPart):
     protocol = models.CharField(max_length=8)  # TCP, UDP
 
 
-class Listener(BalancerPart):
+class BalancerListener(BalancerPart):
     """A port of a load balancer's address."""
 
     balancer = models.ForeignKey(LoadBalancer, on_delete=models.CASCADE, related_name="listeners")
@@ -410,7 +410,7 @@ class PoolMember(BalancerPart):
 
 
 class HealthMonitor(BalancerPart):
-    """How OVN checks the members of a pool; times are in seconds."""
+    """The checks of a pool's members by OVN; times are in seconds."""
 
     pool = models.OneToOneField(BalancerPool, on_delete=models.CASCADE, related_name="health_monitor")
     type = models.CharField(max_length=16)  # TCP, UDP-CONNECT

@@ -14,6 +14,7 @@ from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import savepoint, write_tx
 from conductor.network import filters, port_rows, port_security, qos_choice, quotas, security_groups
+from conductor.network.device_owners import BALANCER_MONITOR, BALANCER_VIP
 from conductor.network.errors import (
     DeviceIDNotOwnedByTenant,
     MacAddressInUse,
@@ -144,6 +145,8 @@ def serving(context: RequestContext, port: Port) -> str:
 
 def balancer_of(port: Port) -> LoadBalancer | None:
     """Return the load balancer that has the port, for its address or for its health monitors."""
+    if port.device_owner not in (BALANCER_VIP, BALANCER_MONITOR):
+        return None
     monitoring = MonitorPort.objects.filter(port=port).values("balancer")
     return LoadBalancer.objects.filter(Q(vip_port=port) | Q(pk__in=monitoring)).first()
 

@@ -15,10 +15,10 @@ from conductor.core.messages import message
 from conductor.db.transactions import one_at_a_time, write_tx
 from conductor.network.errors import InvalidQuotaValue, OverQuota
 from conductor.network.models import (
+    BalancerListener,
     BalancerPool,
     FloatingIp,
     HealthMonitor,
-    Listener,
     LoadBalancer,
     Network,
     NetworkQuota,
@@ -56,7 +56,7 @@ RESOURCES: Mapping[str, LimitedResource] = {
     "security_group_rule": LimitedResource(100, SecurityGroupRule, "group__project_id"),
     "rbac_policy": LimitedResource(10, RbacPolicy),
     "loadbalancer": LimitedResource(10, LoadBalancer),
-    "listener": LimitedResource(50, Listener, "balancer__project_id"),
+    "listener": LimitedResource(50, BalancerListener, "balancer__project_id"),
     "pool": LimitedResource(50, BalancerPool, "balancer__project_id"),
     "member": LimitedResource(200, PoolMember, "pool__balancer__project_id"),
     "healthmonitor": LimitedResource(50, HealthMonitor, "pool__balancer__project_id"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from conductor.network.ovn.balancer_specs import CheckSpec, ListenerSpec, LoadBalancerSpec, MemberSpec, PoolSpec
+from conductor.network.ovn.balancer_specs import ListenerSpec, LoadBalancerSpec, MemberSpec
 from conductor.network.ovn.balancing import CheckedMember, checked_members
 from conductor.network.ovn.desired import desired
 from conductor.network.ovn.northbound import RowKey
@@ -15,27 +15,10 @@ from conductor.network.ovn.topology import (
     FixedAddress,
     FloatingIpSpec,
     NetworkSpec,
-    PortSpec,
     SubnetSpec,
 )
-from tests.fixtures.ovn_topologies import CLOUD, INTERFACE
+from tests.fixtures.ovn_topologies import BALANCER, CHECKING, CLOUD, ELSEWHERE, HTTP_LISTENER, INTERFACE, POOL, VIP, WEB
 
-VIP = PortSpec(
-    "port-vip", "net-1", "fa:16:3e:00:00:99", device_owner="Octavia", device_id="lb-b-1",
-    addresses=(FixedAddress("sub-4", "10.0.0.100"),),
-)  # fmt: skip
-CHECKING = PortSpec(
-    "port-hm", "net-1", "fa:16:3e:00:00:98", device_owner="ovn-lb-hm:distributed", device_id="lb-b-1",
-    addresses=(FixedAddress("sub-4", "10.0.0.250"),),
-)  # fmt: skip
-WEB = MemberSpec("m-1", "10.0.0.11", 8080, "sub-4")
-ELSEWHERE = MemberSpec("m-2", "10.0.0.77", 8080, "sub-4")
-POOL = PoolSpec("p-1", (WEB, ELSEWHERE), CheckSpec(5, 3, 2, 4))
-HTTP = ListenerSpec("l-1", "tcp", 80, "p-1")
-BALANCER = LoadBalancerSpec(
-    "b-1", "shop", "port-vip", "10.0.0.100", "front", revision=4, listeners=(HTTP,), pools=(POOL,),
-    monitor_addresses={"sub-4": "10.0.0.250"},
-)  # fmt: skip
 # Networks of the same and of another project on the router, and one beside it.
 OTHERS = (
     NetworkSpec("net-own", project="shop"),
@@ -134,7 +117,7 @@ def test_a_floating_ip_of_the_address_is_balanced_too() -> None:
 def test_protocols_have_rows_of_their_own() -> None:
     dns = ListenerSpec("l-2", "udp", 53)
 
-    rows = balancer_rows(replace(BALANCER, listeners=(HTTP, dns)))
+    rows = balancer_rows(replace(BALANCER, listeners=(HTTP_LISTENER, dns)))
 
     assert rows["novella-b-1-udp"]["vips"] == {"10.0.0.100:53": ""}  # without a pool connections are refused
     assert rows["novella-b-1-udp"]["protocol"] == {"udp"}
@@ -147,7 +130,7 @@ def test_what_is_disabled_gets_no_connections() -> None:
 
     off = replace(WEB, is_admin_up=False)
     assert vips(replace(BALANCER, is_admin_up=False)) == []
-    assert vips(replace(BALANCER, listeners=(replace(HTTP, is_admin_up=False),))) == []
+    assert vips(replace(BALANCER, listeners=(replace(HTTP_LISTENER, is_admin_up=False),))) == []
     assert vips(replace(BALANCER, pools=(replace(POOL, is_admin_up=False),))) == [{"10.0.0.100:80": ""}]
     assert vips(replace(BALANCER, pools=(replace(POOL, members=(off, ELSEWHERE)),))) == [
         {"10.0.0.100:80": "10.0.0.77:8080"}

@@ -535,7 +535,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="Listener",
+            name="BalancerListener",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("tag_text", models.TextField(db_default="", default="")),

@@ -6,7 +6,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from conductor.network.models import BalancerPool, HealthMonitor, Listener, LoadBalancer, MonitorPort, PoolMember
+from conductor.network.models import (
+    BalancerListener,
+    BalancerPool,
+    HealthMonitor,
+    LoadBalancer,
+    MonitorPort,
+    PoolMember,
+)
 from conductor.network.ovn.balancer_specs import CheckSpec, ListenerSpec, LoadBalancerSpec, MemberSpec, PoolSpec
 from conductor.network.ovn.topology import PortSpec
 
@@ -32,7 +39,7 @@ def read(ports: Mapping[int, PortSpec]) -> tuple[LoadBalancerSpec, ...]:
                 is_admin_up=row.is_admin_up,
             ),
         )
-        for row in Listener.objects.select_related("default_pool").order_by("pk")
+        for row in BalancerListener.objects.select_related("default_pool").order_by("pk")
     )
     monitoring = _grouped(
         (row.balancer_id, (str(row.subnet_uuid), ports[row.port_id].addresses[0].ip_address))

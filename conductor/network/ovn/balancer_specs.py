@@ -19,7 +19,7 @@ class MemberSpec:
 
 @dataclass(frozen=True, slots=True)
 class CheckSpec:
-    """How members are checked; times are in seconds."""
+    """The checks of a pool's members; times are in seconds."""
 
     delay: int
     timeout: int

@@ -26,7 +26,7 @@ _FIELDS = frozenset({"ip_src", "ip_dst", "tp_src", "tp_dst"})
 
 @dataclass(frozen=True, slots=True, order=True)
 class CheckedMember:
-    """What OVN checks for a member, as its southbound database names it."""
+    """An endpoint that OVN checks for a member, as its southbound database names it."""
 
     port: str
     address: str
@@ -40,6 +40,8 @@ def add_load_balancers(builder: NorthboundBuilder, topology: CloudTopology, swit
     Args:
         switch_of: The switches of networks, by the network's id.
     """
+    if not topology.load_balancers:
+        return
     places = _Places(topology)
     for balancer in topology.load_balancers:
         vip = places.ports.get(balancer.vip_port)
@@ -49,6 +51,8 @@ def add_load_balancers(builder: NorthboundBuilder, topology: CloudTopology, swit
 
 def checked_members(topology: CloudTopology) -> dict[str, CheckedMember]:
     """Return what OVN checks for each member that it checks, by the member's id."""
+    if not topology.load_balancers:
+        return {}
     places = _Places(topology)
     return {
         member.uuid: CheckedMember(port, member.address, listener.protocol, member.port)

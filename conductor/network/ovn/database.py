@@ -24,6 +24,7 @@ from conductor.network.ovn.northbound import (
     NAMED_TABLES,
     PREFIX,
     REFERENCES,
+    SHARED,
     Northbound,
     NorthboundChanges,
     RowKey,
@@ -245,6 +246,8 @@ class _PresentRows:
     def _columns(self, key: RowKey, row: Row) -> Iterator[tuple[str, Value]]:
         for column in COLUMNS[key.table]:
             value = getattr(row, column)
+            if (key.table, column) in SHARED:
+                value = _ours(value)
             if (key.table, column) in REFERENCES:
                 yield column, frozenset(self._reference(key.table, column, one) for one in value)
             else:
@@ -265,6 +268,11 @@ def _key_of(table: str, row: Row, desired: Northbound) -> RowKey | None:
     return key if mark or key in desired else None
 
 
+def _ours(rows: Iterable[Row]) -> list[Row]:
+    """Return those of the rows that have the projection's mark."""
+    return [row for row in rows if ID in row.external_ids]
+
+
 def _stored(value: Value, rows: Mapping[RowKey, Row]) -> Any:
     """Return a value in the form that the library takes."""
     if not isinstance(value, frozenset):
@@ -279,9 +287,9 @@ def _update(rows: Mapping[RowKey, Row], key: RowKey, column: str, value: Value) 
         for name, text in value.items():
             row.setkey(column, name, text)
     elif (key.table, column) in REFERENCES:
-        present, wanted = (
-            {child.uuid for child in children} for children in (getattr(row, column), _stored(value, rows))
-        )
+        held = getattr(row, column)
+        children = _ours(held) if (key.table, column) in SHARED else held
+        present, wanted = ({child.uuid for child in some} for some in (children, _stored(value, rows)))
         for child in wanted - present:
             row.addvalue(column, child)
         for child in present - wanted:

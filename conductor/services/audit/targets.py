@@ -20,10 +20,10 @@ from conductor.image.models import Image
 from conductor.journal.models import WorkflowRun
 from conductor.network.models import (
     AddressScope,
+    BalancerListener,
     BalancerPool,
     FloatingIp,
     HealthMonitor,
-    Listener,
     LoadBalancer,
     Network,
     Port,
@@ -87,7 +87,7 @@ TABLES: Mapping[str, Table] = {
     "router": Table(Router),
     "floating_ip": Table(FloatingIp, name="address"),
     "load_balancer": Table(LoadBalancer),
-    "listener": Table(Listener, project_id="balancer__project_id"),
+    "listener": Table(BalancerListener, project_id="balancer__project_id"),
     "pool": Table(BalancerPool, project_id="balancer__project_id"),
     "health_monitor": Table(HealthMonitor, project_id="pool__balancer__project_id"),
     "security_group": Table(SecurityGroup),

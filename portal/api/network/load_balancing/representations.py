@@ -12,10 +12,10 @@ from conductor.network.balancer_members import HealthMonitorCreate, MemberCreate
 from conductor.network.balancer_pools import ListenerChange, ListenerCreate, PoolCreate
 from conductor.network.load_balancers import ALGORITHM, PROVIDER, LoadBalancerCreate
 from conductor.network.models import (
+    BalancerListener,
     BalancerPart,
     BalancerPool,
     HealthMonitor,
-    Listener,
     LoadBalancer,
     PoolMember,
 )
@@ -50,7 +50,7 @@ def balancer(row: LoadBalancer, context: RequestContext) -> dict[str, Any]:
     }
 
 
-def listener(row: Listener, context: RequestContext) -> dict[str, Any]:
+def listener(row: BalancerListener, context: RequestContext) -> dict[str, Any]:
     return {
         **_described(row, row.balancer, balancer_states.of_listener(row)),
         "loadbalancers": _ids([row.balancer]),

@@ -14,7 +14,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{ROOT}/providers", views.Providers.as_view()),
     path(f"{ROOT}/quotas", views.Quotas.as_view()),
     path(f"{ROOT}/quotas/defaults", views.Defaults.as_view()),
-    path(f"{ROOT}/quotas/<str:project_id>", views.Quota.as_view()),
+    path(f"{ROOT}/quotas/<str:project_id>", views.BalancerQuota.as_view()),
     path(f"{ROOT}/loadbalancers/<str:item_id>", views.Balancer.as_view()),
     path(f"{ROOT}/loadbalancers/<str:item_id>/status", views.Status.as_view()),
     path(f"{ROOT}/pools/<str:pool_id>/members", views.Members.as_view()),

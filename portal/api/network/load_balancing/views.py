@@ -138,7 +138,7 @@ class Defaults(BalancerView):
         return Response({"quota": _limits(quotas.defaults(), "")})
 
 
-class Quota(BalancerView):
+class BalancerQuota(BalancerView):
     """/v2.0/lbaas/quotas/{project}."""
 
     def get(self, request: ApiRequest, project_id: str) -> Response:
