@@ -36,8 +36,18 @@ PLACEHOLDER = re.compile(r"<[^>]+>|\{[^},]+\}|(?<![\w-])[A-Z]{2,}\b(?!-)")
 ALTERNATIVES = re.compile(r"\{([^{}]+,[^{}]+)\}")
 VALUES = ("5d9f6a2c-9f1b-4f7e-8a2d-0c1b2a3d4e5f", "1", "name", "cancel")
 
-# Commands of the stock client and of its plugin for placement, by the groups of their entry points.
-CLIENT_GROUPS = ("cli", "common", "compute.v2", "identity.v3", "image.v2", "network.v2", "volume.v3", "placement.v1")
+# Commands of the stock client and of its plugins for placement and load balancers, by the groups of their entry points.
+CLIENT_GROUPS = (
+    "cli",
+    "common",
+    "compute.v2",
+    "identity.v3",
+    "image.v2",
+    "network.v2",
+    "volume.v3",
+    "placement.v1",
+    "load_balancer.v2",
+)
 CLIENT_LINE = re.compile(r"(?:^ +\$? ?|`)openstack ([a-z][^`\n#|>]*)", re.MULTILINE)
 
 # Plugins of the tutorials and guides, which readers write themselves or take from Nova.
