@@ -79,7 +79,7 @@ KINDS: tuple[AuditedPath, ...] = (
     _kind(rf"{_VOLUME}group_types/[^/]+/group_specs(?:/[^/]+)?", "group_type.specs"),
     _kind(rf"{_VOLUME}group_types(?:/[^/]+)?", "group_type"),
     _kind(rf"{_VOLUME}os-services/(?P<word>[a-z_-]{{1,40}})", "volume_service", {"PUT": "{word}"}),
-    _kind(r"/network/v2\.0/quotas/[^/]+", "quota", {"PUT": "update", "DELETE": "reset"}),
+    _kind(r"/(?:network/v2\.0|load-balancer/v2\.0/lbaas)/quotas/[^/]+", "quota", {"PUT": "update", "DELETE": "reset"}),
     _kind(r"/api/(?:quota-defaults|quotas/[^/]+)", "quota", {"PUT": "update", "DELETE": "reset"}),
     _kind(r"/network/v2\.0/auto-allocated-topology/[^/]+", "auto_topology"),
     _kind(

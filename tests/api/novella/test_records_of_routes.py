@@ -42,6 +42,7 @@ OFF_RECORD = {
     "compute.TenantNetworks": NOTHING,
     "compute.TenantNetworkById": NOTHING,
     "compute.Removed": NOTHING,
+    "network.OtherRules": NOTHING,
     "volume.MessageById": "a note about what came to nothing is put away, as in the bell",
     "volume.Empty": NOTHING,
     "volume.EmptyById": NOTHING,

@@ -195,7 +195,7 @@ def test_a_second_drain_of_a_host_is_refused(hosts: Hosts, admin: Any) -> None:
     drains.begin(admin, "sim-1", DrainRequest())
     with pytest.raises(ResourceLocked, match="drain"):
         drains.begin(admin, "sim-1", DrainRequest())
-    with pytest.raises(NotFound, match="no such host"):
+    with pytest.raises(NotFound, match="could not be found"):
         drains.begin(admin, "moon", DrainRequest())
     with pytest.raises(Invalid, match="1 to 100"):
         drains.begin(admin, "sim-2", DrainRequest(most_at_once=0))
