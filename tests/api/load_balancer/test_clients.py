@@ -110,7 +110,7 @@ def test_commands_change_and_delete_a_load_balancer(cli: Cli) -> None:
     assert cli("loadbalancer list -f json", "loadbalancer listener list -f json", "port list -f json") == [[], [], []]
 
 
-def test_what_ovn_does_not_offer_is_refused_in_words(cli: Cli) -> None:
+def test_what_ovn_does_not_support_is_refused_in_words(cli: Cli) -> None:
     cli("network create inner", "subnet create --network inner --subnet-range 10.0.0.0/24 sub")
     cli("loadbalancer create --name web --vip-subnet-id sub")
 
