@@ -1,5 +1,5 @@
 #!/bin/sh
-# Called by udhcpc with what was leased: takes MTU, address, routes, DNS servers and, from the first card, the host name.
+# Called by udhcpc with what was leased: takes MTU, address, routes and, from the first card, the host name.
 case $1 in
 deconfig)
     ip link set "$interface" up
@@ -15,9 +15,6 @@ bound | renew)
         *) ip route replace "$1" via "$2" ;;
         esac
         shift 2
-    done
-    for server in $dns; do
-        grep -qsx "nameserver $server" /etc/resolv.conf || echo "nameserver $server" >> /etc/resolv.conf
     done
     [ -n "$hostname" ] && [ "$(hostname)" = tiny-linux ] && hostname "$hostname"
     grep -qsx "$ip" /run/addresses || echo "$ip" >> /run/addresses
