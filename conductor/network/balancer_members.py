@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
-from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import savepoint, write_tx
 from conductor.network import addresses, balancer_filters, filters, load_balancers, monitor_ports, quotas
 from conductor.network.balancer_pools import get_pool
@@ -63,11 +62,7 @@ def list_members(context: RequestContext, query: NetworkListQuery) -> list[PoolM
 
 def get_member(context: RequestContext, member_id: str) -> PoolMember:
     """Return a member. Raises MemberNotFound, also for one that the caller may not see."""
-    wanted = uuid_or_none(member_id)
-    found = visible_members(context).filter(uuid=wanted).first() if wanted else None
-    if found is None:
-        raise MemberNotFound(f"Member {member_id} not found.")
-    return found
+    return filters.find_one(visible_members(context), member_id, MemberNotFound(f"Member {member_id} not found."))
 
 
 def require_in(context: RequestContext, pool_id: str, member_id: str) -> None:
@@ -132,11 +127,9 @@ def list_monitors(context: RequestContext, query: NetworkListQuery) -> list[Heal
 
 def get_monitor(context: RequestContext, monitor_id: str) -> HealthMonitor:
     """Return a health monitor. Raises HealthMonitorNotFound, also for one that the caller may not see."""
-    wanted = uuid_or_none(monitor_id)
-    found = visible_monitors(context).filter(uuid=wanted).first() if wanted else None
-    if found is None:
-        raise HealthMonitorNotFound(f"Health Monitor {monitor_id} not found.")
-    return found
+    return filters.find_one(
+        visible_monitors(context), monitor_id, HealthMonitorNotFound(f"Health Monitor {monitor_id} not found.")
+    )
 
 
 def create_monitor(context: RequestContext, requested: HealthMonitorCreate) -> HealthMonitor:

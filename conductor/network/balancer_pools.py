@@ -11,7 +11,6 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from conductor.core.context import RequestContext
-from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import savepoint, write_tx
 from conductor.network import balancer_filters, filters, load_balancers, monitor_ports, quotas
 from conductor.network.errors import DuplicateListener, InvalidInput, ListenerNotFound, PoolNotFound
@@ -57,11 +56,9 @@ def list_listeners(context: RequestContext, query: NetworkListQuery) -> list[Bal
 
 def get_listener(context: RequestContext, listener_id: str) -> BalancerListener:
     """Return a listener. Raises ListenerNotFound, also for one that the caller may not see."""
-    wanted = uuid_or_none(listener_id)
-    found = visible_listeners(context).filter(uuid=wanted).first() if wanted else None
-    if found is None:
-        raise ListenerNotFound(f"Listener {listener_id} not found.")
-    return found
+    return filters.find_one(
+        visible_listeners(context), listener_id, ListenerNotFound(f"Listener {listener_id} not found.")
+    )
 
 
 def create_listener(context: RequestContext, requested: ListenerCreate) -> BalancerListener:
@@ -123,11 +120,7 @@ def list_pools(context: RequestContext, query: NetworkListQuery) -> list[Balance
 
 def get_pool(context: RequestContext, pool_id: str) -> BalancerPool:
     """Return a pool. Raises PoolNotFound, also for one that the caller may not see."""
-    wanted = uuid_or_none(pool_id)
-    found = visible_pools(context).filter(uuid=wanted).first() if wanted else None
-    if found is None:
-        raise PoolNotFound(f"Pool {pool_id} not found.")
-    return found
+    return filters.find_one(visible_pools(context), pool_id, PoolNotFound(f"Pool {pool_id} not found."))
 
 
 def create_pool(context: RequestContext, requested: PoolCreate) -> BalancerPool:

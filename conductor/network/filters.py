@@ -1,4 +1,4 @@
-"""Filters and sort keys of network lists: one table for each collection."""
+"""Rows of the network API by id, and filters and sort keys of its lists: one table for each collection."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
+from conductor.core.errors import NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.pagination import SortField, page
 from conductor.network import tags
@@ -234,6 +235,15 @@ _SORT = {
     "floating_ip_address": "address",
     "revision_number": "revision_number",
 }
+
+
+def find_one(rows: QuerySet[Row], ref: str, missing: NotFound) -> Row:
+    """Return the row with the uuid `ref`. Raises `missing`, also for a text that is no uuid."""
+    wanted = uuid_or_none(ref)
+    row = rows.filter(uuid=wanted).first() if wanted else None
+    if row is None:
+        raise missing
+    return row
 
 
 def select(rows: QuerySet[Row], query: NetworkListQuery, table: Mapping[str, Condition]) -> list[Row]:

@@ -66,11 +66,11 @@ def list_floating_ips(context: RequestContext, query: NetworkListQuery) -> list[
 
 def get_floating_ip(context: RequestContext, floating_ip_id: str) -> FloatingIp:
     """Return a floating IP. Raises FloatingIPNotFound, also for one that the caller may not see."""
-    wanted = uuid_or_none(floating_ip_id)
-    found = visible_floating_ips(context).filter(uuid=wanted).first() if wanted else None
-    if found is None:
-        raise FloatingIPNotFound(f"Floating IP {floating_ip_id} could not be found")
-    return found
+    return filters.find_one(
+        visible_floating_ips(context),
+        floating_ip_id,
+        FloatingIPNotFound(f"Floating IP {floating_ip_id} could not be found"),
+    )
 
 
 def create_floating_ip(context: RequestContext, requested: FloatingIpCreate) -> FloatingIp:

@@ -62,11 +62,9 @@ def list_balancers(context: RequestContext, query: NetworkListQuery) -> list[Loa
 
 def get_balancer(context: RequestContext, balancer_id: str) -> LoadBalancer:
     """Return a load balancer. Raises LoadBalancerNotFound, also for one that the caller may not see."""
-    wanted = uuid_or_none(balancer_id)
-    found = visible_balancers(context).filter(uuid=wanted).first() if wanted else None
-    if found is None:
-        raise LoadBalancerNotFound(f"Load Balancer {balancer_id} not found.")
-    return found
+    return filters.find_one(
+        visible_balancers(context), balancer_id, LoadBalancerNotFound(f"Load Balancer {balancer_id} not found.")
+    )
 
 
 def create_balancer(context: RequestContext, requested: LoadBalancerCreate) -> LoadBalancer:

@@ -10,7 +10,6 @@ from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
-from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.network import filters, provider_networks, qos_choice, quotas, zones
 from conductor.network.device_owners import FLOATING_IP, ROUTER_GATEWAY
@@ -65,11 +64,9 @@ def list_networks(context: RequestContext, query: NetworkListQuery) -> list[Netw
 
 def get_network(context: RequestContext, network_id: str) -> Network:
     """Return a network. Raises NetworkNotFound, also for one that the caller may not see."""
-    wanted = uuid_or_none(network_id)
-    network = _shown(visible_networks(context)).filter(uuid=wanted).first() if wanted else None
-    if network is None:
-        raise NetworkNotFound(f"Network {network_id} could not be found.")
-    return network
+    return filters.find_one(
+        _shown(visible_networks(context)), network_id, NetworkNotFound(f"Network {network_id} could not be found.")
+    )
 
 
 def own_network(context: RequestContext, network_id: str, *, is_locked: bool = False) -> Network:

@@ -65,11 +65,7 @@ def list_ports(context: RequestContext, query: NetworkListQuery) -> list[Port]:
 
 
 def get_port(context: RequestContext, port_id: str) -> Port:
-    wanted = uuid_or_none(port_id)
-    port = visible_ports(context).filter(uuid=wanted).first() if wanted else None
-    if port is None:
-        raise PortNotFound(f"Port {port_id} could not be found.")
-    return port
+    return filters.find_one(visible_ports(context), port_id, PortNotFound(f"Port {port_id} could not be found."))
 
 
 def create_port(context: RequestContext, requested: PortCreate) -> Port:

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
-from conductor.core.identifiers import uuid_or_none
+from conductor.network import filters
 from conductor.network.errors import QosPolicyNotFound
 from conductor.network.models import QosPolicy
 
@@ -21,11 +21,9 @@ def visible_policies(context: RequestContext) -> QuerySet[QosPolicy]:
 
 def get_policy(context: RequestContext, policy_id: str) -> QosPolicy:
     """Return a policy with its rules. Raises QosPolicyNotFound, also for one that the caller may not see."""
-    wanted = uuid_or_none(policy_id)
-    policy = visible_policies(context).filter(uuid=wanted).first() if wanted else None
-    if policy is None:
-        raise QosPolicyNotFound(f"QoS policy {policy_id} could not be found.")
-    return policy
+    return filters.find_one(
+        visible_policies(context), policy_id, QosPolicyNotFound(f"QoS policy {policy_id} could not be found.")
+    )
 
 
 def chosen(context: RequestContext, values: Mapping[str, Any], present: QosPolicy | None = None) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
-from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.network import filters, quotas
 from conductor.network.errors import DuplicateRbacPolicy, RbacPolicyInUse, RbacPolicyNotFound
@@ -44,11 +43,11 @@ def list_policies(context: RequestContext, query: NetworkListQuery) -> list[Rbac
 
 
 def get_policy(context: RequestContext, policy_id: str) -> RbacPolicy:
-    wanted = uuid_or_none(policy_id)
-    policy = visible_policies(context).filter(uuid=wanted).first() if wanted else None
-    if policy is None:
-        raise RbacPolicyNotFound(f"RBAC policy of type network with ID {policy_id} not found")
-    return policy
+    return filters.find_one(
+        visible_policies(context),
+        policy_id,
+        RbacPolicyNotFound(f"RBAC policy of type network with ID {policy_id} not found"),
+    )
 
 
 def create_policy(context: RequestContext, requested: RbacPolicyCreate) -> RbacPolicy:

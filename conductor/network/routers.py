@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
-from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.network import filters, port_rows, quotas, router_routes, zones
 from conductor.network.device_owners import ROUTER_GATEWAY
@@ -61,11 +60,9 @@ def list_routers(context: RequestContext, query: NetworkListQuery) -> list[Route
 
 def get_router(context: RequestContext, router_id: str) -> Router:
     """Return a router. Raises RouterNotFound, also for one that the caller may not see."""
-    wanted = uuid_or_none(router_id)
-    router = visible_routers(context).filter(uuid=wanted).first() if wanted else None
-    if router is None:
-        raise RouterNotFound(f"Router {router_id} could not be found")
-    return router
+    return filters.find_one(
+        visible_routers(context), router_id, RouterNotFound(f"Router {router_id} could not be found")
+    )
 
 
 def create_router(context: RequestContext, requested: RouterCreate) -> Router:

@@ -79,11 +79,9 @@ def list_groups(context: RequestContext, query: NetworkListQuery) -> list[Securi
 
 
 def get_group(context: RequestContext, group_id: str) -> SecurityGroup:
-    wanted = uuid_or_none(group_id)
-    group = _with_rules(_visible(context)).filter(uuid=wanted).first() if wanted else None
-    if group is None:
-        raise SecurityGroupNotFound(f"Security group {group_id} does not exist")
-    return group
+    return filters.find_one(
+        _with_rules(_visible(context)), group_id, SecurityGroupNotFound(f"Security group {group_id} does not exist")
+    )
 
 
 def create_group(context: RequestContext, wanted: Mapping[str, Any]) -> SecurityGroup:
@@ -130,11 +128,9 @@ def list_rules(context: RequestContext, query: NetworkListQuery) -> list[Securit
 
 
 def get_rule(context: RequestContext, rule_id: str) -> SecurityGroupRule:
-    wanted = uuid_or_none(rule_id)
-    rule = _visible_rules(context).filter(uuid=wanted).first() if wanted else None
-    if rule is None:
-        raise SecurityGroupRuleNotFound(f"Security group rule {rule_id} does not exist")
-    return rule
+    return filters.find_one(
+        _visible_rules(context), rule_id, SecurityGroupRuleNotFound(f"Security group rule {rule_id} does not exist")
+    )
 
 
 def create_rule(context: RequestContext, requested: SecurityGroupRuleCreate) -> SecurityGroupRule:

@@ -13,7 +13,6 @@ from django.utils import timezone
 from conductor import row_limits
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
-from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import one_at_a_time, write_tx
 from conductor.network import filters, quotas, ranges
 from conductor.network.errors import (
@@ -45,11 +44,9 @@ def list_pools(context: RequestContext, query: NetworkListQuery) -> list[SubnetP
 
 def get_pool(context: RequestContext, pool_id: str) -> SubnetPool:
     """Return a pool. Raises SubnetPoolNotFound, also for one that the caller may not see."""
-    wanted = uuid_or_none(pool_id)
-    pool = visible_pools(context).filter(uuid=wanted).first() if wanted else None
-    if pool is None:
-        raise SubnetPoolNotFound(f"Subnet pool {pool_id} could not be found.")
-    return pool
+    return filters.find_one(
+        visible_pools(context), pool_id, SubnetPoolNotFound(f"Subnet pool {pool_id} could not be found.")
+    )
 
 
 def default_pool(ip_version: int) -> SubnetPool | None:
@@ -116,11 +113,9 @@ def list_scopes(context: RequestContext, query: NetworkListQuery) -> list[Addres
 
 
 def get_scope(context: RequestContext, scope_id: str) -> AddressScope:
-    wanted = uuid_or_none(scope_id)
-    scope = visible_scopes(context).filter(uuid=wanted).first() if wanted else None
-    if scope is None:
-        raise AddressScopeNotFound(f"Address scope {scope_id} could not be found.")
-    return scope
+    return filters.find_one(
+        visible_scopes(context), scope_id, AddressScopeNotFound(f"Address scope {scope_id} could not be found.")
+    )
 
 
 def create_scope(context: RequestContext, wanted: Mapping[str, Any]) -> AddressScope:

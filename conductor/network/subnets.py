@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
-from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.network import addresses, filters, ipv6_modes, quotas, ranges, subnet_pools
 from conductor.network.device_owners import ROUTER_INTERFACE
@@ -66,11 +65,9 @@ def list_subnets(context: RequestContext, query: NetworkListQuery) -> list[Subne
 
 def get_subnet(context: RequestContext, subnet_id: str) -> Subnet:
     """Return a subnet. Raises SubnetNotFound, also for one that the caller may not see."""
-    wanted = uuid_or_none(subnet_id)
-    subnet = visible_subnets(context).filter(uuid=wanted).first() if wanted else None
-    if subnet is None:
-        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
-    return subnet
+    return filters.find_one(
+        visible_subnets(context), subnet_id, SubnetNotFound(f"Subnet {subnet_id} could not be found.")
+    )
 
 
 def create_subnet(context: RequestContext, requested: SubnetCreate) -> Subnet:
