@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,40 +81,24 @@ def create_member(context: RequestContext, requested: MemberCreate) -> PoolMembe
     with write_tx():
         pool = get_pool(context, requested.pool_id)
         quotas.require(pool.balancer.project_id, "member")
-        load_balancers.locked(context, str(pool.balancer.uuid))
-        subnet, address = _place(context, pool, requested)
-        now = timezone.now()
-        try:
-            with savepoint("default"):
-                member = PoolMember.objects.create(
-                    **(requested.values or {}),
-                    pool=pool,
-                    address=address,
-                    subnet_uuid=subnet.uuid,
-                    created_at=now,
-                    updated_at=now,
-                )
-        except IntegrityError:
-            raise DuplicateMember(f"Another member on this pool is already using ip {address} on its port.") from None
-        _parts_changed(pool)
+        with _changing_members(pool):
+            member = _add_member(context, pool, requested)
     return get_member(context, str(member.uuid))
 
 
 def update_member(context: RequestContext, member_id: str, changes: Mapping[str, Any]) -> PoolMember:
     with write_tx():
         member = get_member(context, member_id)
-        load_balancers.locked(context, str(member.pool.balancer.uuid))
-        touch(PoolMember.objects.filter(pk=member.pk), **changes)
-        load_balancers.changed(member.pool.balancer)
+        with load_balancers.changing(member.pool.balancer):
+            touch(PoolMember.objects.filter(pk=member.pk), **changes)
     return get_member(context, member_id)
 
 
 def delete_member(context: RequestContext, member_id: str) -> None:
     with write_tx():
         member = get_member(context, member_id)
-        load_balancers.locked(context, str(member.pool.balancer.uuid))
-        member.delete()
-        _parts_changed(member.pool)
+        with _changing_members(member.pool):
+            member.delete()
 
 
 def visible_monitors(context: RequestContext) -> QuerySet[HealthMonitor]:
@@ -143,42 +128,55 @@ def create_monitor(context: RequestContext, requested: HealthMonitorCreate) -> H
     with write_tx():
         pool = get_pool(context, requested.pool_id)
         quotas.require(pool.balancer.project_id, "healthmonitor")
-        load_balancers.locked(context, str(pool.balancer.uuid))
-        if MONITOR_TYPES[values["type"]] != pool.protocol:
-            fitting = ", ".join(name for name, protocol in MONITOR_TYPES.items() if protocol == pool.protocol)
-            raise InvalidInput(
-                f"Invalid input for type. A pool with protocol {pool.protocol} needs {fitting}.", field="type"
-            )
-        if HealthMonitor.objects.filter(pool=pool).exists():
-            raise DuplicateHealthMonitor(f"Pool {pool.uuid} already has a health monitor.")
-        _refuse_short_delay(values["delay"], values["timeout"])
-        now = timezone.now()
-        monitor = HealthMonitor.objects.create(**values, pool=pool, created_at=now, updated_at=now)
-        _parts_changed(pool)
+        with _changing_members(pool):
+            _refuse_type(pool, values["type"])
+            if HealthMonitor.objects.filter(pool=pool).exists():
+                raise DuplicateHealthMonitor(f"Pool {pool.uuid} already has a health monitor.")
+            _refuse_short_delay(values["delay"], values["timeout"])
+            now = timezone.now()
+            monitor = HealthMonitor.objects.create(**values, pool=pool, created_at=now, updated_at=now)
     return get_monitor(context, str(monitor.uuid))
 
 
 def update_monitor(context: RequestContext, monitor_id: str, changes: Mapping[str, Any]) -> HealthMonitor:
     with write_tx():
         monitor = get_monitor(context, monitor_id)
-        load_balancers.locked(context, str(monitor.pool.balancer.uuid))
-        _refuse_short_delay(changes.get("delay", monitor.delay), changes.get("timeout", monitor.timeout))
-        touch(HealthMonitor.objects.filter(pk=monitor.pk), **changes)
-        load_balancers.changed(monitor.pool.balancer)
+        with load_balancers.changing(monitor.pool.balancer):
+            _refuse_short_delay(changes.get("delay", monitor.delay), changes.get("timeout", monitor.timeout))
+            touch(HealthMonitor.objects.filter(pk=monitor.pk), **changes)
     return get_monitor(context, monitor_id)
 
 
 def delete_monitor(context: RequestContext, monitor_id: str) -> None:
     with write_tx():
         monitor = get_monitor(context, monitor_id)
-        load_balancers.locked(context, str(monitor.pool.balancer.uuid))
-        monitor.delete()
-        _parts_changed(monitor.pool)
+        with _changing_members(monitor.pool):
+            monitor.delete()
 
 
-def _parts_changed(pool: BalancerPool) -> None:
-    monitor_ports.fit(pool.balancer)
-    load_balancers.changed(pool.balancer)
+@contextmanager
+def _changing_members(pool: BalancerPool) -> Iterator[None]:
+    """Change which members there are, or which are checked: the load balancer gets the ports for their checks."""
+    with load_balancers.changing(pool.balancer):
+        yield
+        monitor_ports.fit(pool.balancer)
+
+
+def _add_member(context: RequestContext, pool: BalancerPool, requested: MemberCreate) -> PoolMember:
+    subnet, address = _place(context, pool, requested)
+    now = timezone.now()
+    try:
+        with savepoint("default"):
+            return PoolMember.objects.create(
+                **(requested.values or {}),
+                pool=pool,
+                address=address,
+                subnet_uuid=subnet.uuid,
+                created_at=now,
+                updated_at=now,
+            )
+    except IntegrityError:
+        raise DuplicateMember(f"Another member on this pool is already using ip {address} on its port.") from None
 
 
 def _place(context: RequestContext, pool: BalancerPool, requested: MemberCreate) -> tuple[Subnet, str]:
@@ -203,6 +201,15 @@ def _place(context: RequestContext, pool: BalancerPool, requested: MemberCreate)
             f"{subnet.uuid}: give the member's subnet as subnet_id.",
             field="address",
         ) from None
+
+
+def _refuse_type(pool: BalancerPool, name: str) -> None:
+    """Raise InvalidInput for a type of health monitor that cannot check the pool's protocol."""
+    if MONITOR_TYPES[name] != pool.protocol:
+        fitting = ", ".join(other for other, protocol in MONITOR_TYPES.items() if protocol == pool.protocol)
+        raise InvalidInput(
+            f"Invalid input for type. A pool with protocol {pool.protocol} needs {fitting}.", field="type"
+        )
 
 
 def _refuse_short_delay(delay: int, timeout: int) -> None:

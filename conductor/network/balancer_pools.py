@@ -71,20 +71,12 @@ def create_listener(context: RequestContext, requested: ListenerCreate) -> Balan
     with write_tx():
         balancer = load_balancers.get_balancer(context, requested.balancer_id)
         quotas.require(balancer.project_id, "listener")
-        load_balancers.locked(context, requested.balancer_id)
-        now = timezone.now()
-        listener = BalancerListener(**values, balancer=balancer, created_at=now, updated_at=now)
-        if requested.pool_id:
-            listener.default_pool = _fitting_pool(context, listener, requested.pool_id)
-        try:
-            with savepoint("default"):
-                listener.save()
-        except IntegrityError:
-            raise DuplicateListener(
-                f"Another Listener on this Load Balancer is already using protocol_port {listener.protocol_port} "
-                f"with protocol {listener.protocol}"
-            ) from None
-        load_balancers.changed(balancer)
+        with load_balancers.changing(balancer):
+            now = timezone.now()
+            listener = BalancerListener(**values, balancer=balancer, created_at=now, updated_at=now)
+            if requested.pool_id:
+                listener.default_pool = _fitting_pool(context, listener, requested.pool_id)
+            _save(listener)
     return get_listener(context, str(listener.uuid))
 
 
@@ -92,21 +84,19 @@ def update_listener(context: RequestContext, listener_id: str, change: ListenerC
     """Update a listener. Raises InvalidInput for a pool that does not fit, PoolNotFound."""
     with write_tx():
         listener = get_listener(context, listener_id)
-        load_balancers.locked(context, str(listener.balancer.uuid))
-        values = dict(change.values or {})
-        if change.pool_id is not None:
-            values["default_pool"] = _fitting_pool(context, listener, change.pool_id) if change.pool_id else None
-        touch(BalancerListener.objects.filter(pk=listener.pk), **values)
-        load_balancers.changed(listener.balancer)
+        with load_balancers.changing(listener.balancer):
+            values = dict(change.values or {})
+            if change.pool_id is not None:
+                values["default_pool"] = _fitting_pool(context, listener, change.pool_id) if change.pool_id else None
+            touch(BalancerListener.objects.filter(pk=listener.pk), **values)
     return get_listener(context, listener_id)
 
 
 def delete_listener(context: RequestContext, listener_id: str) -> None:
     with write_tx():
         listener = get_listener(context, listener_id)
-        load_balancers.locked(context, str(listener.balancer.uuid))
-        listener.delete()
-        load_balancers.changed(listener.balancer)
+        with load_balancers.changing(listener.balancer):
+            listener.delete()
 
 
 def visible_pools(context: RequestContext) -> QuerySet[BalancerPool]:
@@ -136,28 +126,21 @@ def create_pool(context: RequestContext, requested: PoolCreate) -> BalancerPool:
             raise InvalidInput("Must provide at least one of: loadbalancer_id, listener_id.", field="loadbalancer_id")
         balancer = load_balancers.get_balancer(context, balancer_id)
         quotas.require(balancer.project_id, "pool")
-        load_balancers.locked(context, balancer_id)
-        now = timezone.now()
-        pool = BalancerPool.objects.create(
-            **(requested.values or {}), balancer=balancer, created_at=now, updated_at=now
-        )
-        if listener is not None:
-            if listener.default_pool is not None:
-                raise InvalidInput(
-                    f"Invalid input for listener_id. Listener {listener.uuid} has a pool already.", field="listener_id"
-                )
-            _refuse_misfit(listener, pool, "listener_id")
-            touch(BalancerListener.objects.filter(pk=listener.pk), default_pool=pool)
-        load_balancers.changed(balancer)
+        with load_balancers.changing(balancer):
+            now = timezone.now()
+            pool = BalancerPool.objects.create(
+                **(requested.values or {}), balancer=balancer, created_at=now, updated_at=now
+            )
+            if listener is not None:
+                _give_pool(listener, pool)
     return get_pool(context, str(pool.uuid))
 
 
 def update_pool(context: RequestContext, pool_id: str, changes: Mapping[str, Any]) -> BalancerPool:
     with write_tx():
         pool = get_pool(context, pool_id)
-        load_balancers.locked(context, str(pool.balancer.uuid))
-        touch(BalancerPool.objects.filter(pk=pool.pk), **changes)
-        load_balancers.changed(pool.balancer)
+        with load_balancers.changing(pool.balancer):
+            touch(BalancerPool.objects.filter(pk=pool.pk), **changes)
     return get_pool(context, pool_id)
 
 
@@ -165,10 +148,30 @@ def delete_pool(context: RequestContext, pool_id: str) -> None:
     """Delete a pool with its members and health monitor. Its listeners have no pool then."""
     with write_tx():
         pool = get_pool(context, pool_id)
-        load_balancers.locked(context, str(pool.balancer.uuid))
-        pool.delete()
-        monitor_ports.fit(pool.balancer)
-        load_balancers.changed(pool.balancer)
+        with load_balancers.changing(pool.balancer):
+            pool.delete()
+            monitor_ports.fit(pool.balancer)
+
+
+def _save(listener: BalancerListener) -> None:
+    try:
+        with savepoint("default"):
+            listener.save()
+    except IntegrityError:
+        raise DuplicateListener(
+            f"Another Listener on this Load Balancer is already using protocol_port {listener.protocol_port} "
+            f"with protocol {listener.protocol}"
+        ) from None
+
+
+def _give_pool(listener: BalancerListener, pool: BalancerPool) -> None:
+    """Make a new pool the one of a listener. Raises InvalidInput where it has one, or it does not fit."""
+    if listener.default_pool is not None:
+        raise InvalidInput(
+            f"Invalid input for listener_id. Listener {listener.uuid} has a pool already.", field="listener_id"
+        )
+    _refuse_misfit(listener, pool, "listener_id")
+    touch(BalancerListener.objects.filter(pk=listener.pk), default_pool=pool)
 
 
 def _fitting_pool(context: RequestContext, listener: BalancerListener, pool_id: str) -> BalancerPool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -95,7 +96,8 @@ def create_balancer(context: RequestContext, requested: LoadBalancerCreate) -> L
 
 def update_balancer(context: RequestContext, balancer_id: str, changes: Mapping[str, Any]) -> LoadBalancer:
     with write_tx():
-        balancer = locked(context, balancer_id)
+        balancer = get_balancer(context, balancer_id)
+        _lock(balancer)
         touch(LoadBalancer.objects.filter(pk=balancer.pk), **changes)
     return get_balancer(context, balancer_id)
 
@@ -103,7 +105,8 @@ def update_balancer(context: RequestContext, balancer_id: str, changes: Mapping[
 def delete_balancer(context: RequestContext, balancer_id: str, *, is_cascade: bool = False) -> None:
     """Delete a load balancer and free its address. Raises LoadBalancerHasChildren, unless `is_cascade`."""
     with write_tx():
-        balancer = locked(context, balancer_id)
+        balancer = get_balancer(context, balancer_id)
+        _lock(balancer)
         has_children = any(
             model._default_manager.filter(balancer=balancer).exists() for model in (BalancerListener, BalancerPool)
         )
@@ -126,17 +129,20 @@ def require_ovn() -> None:
         raise NotSupported("Load balancers need OVN; this cloud has none. An operator sets NOVELLA_OVN_NORTHBOUND.")
 
 
-def locked(context: RequestContext, balancer_id: str) -> LoadBalancer:
-    """Return a load balancer, locked against changes of it and its parts until the write transaction ends."""
-    found = get_balancer(context, balancer_id)
-    if not LoadBalancer.objects.select_for_update().filter(pk=found.pk).exists():
-        raise LoadBalancerNotFound(f"Load Balancer {balancer_id} not found.")
-    return found
+@contextmanager
+def changing(balancer: LoadBalancer) -> Iterator[None]:
+    """Lock a load balancer for a change of its parts, which is written to OVN.
 
-
-def changed(balancer: LoadBalancer) -> None:
-    """Record that a part of a load balancer changed, so that it is written to OVN."""
+    The lock is held until the write transaction ends. Raises LoadBalancerNotFound where it was deleted meanwhile.
+    """
+    _lock(balancer)
+    yield
     touch(LoadBalancer.objects.filter(pk=balancer.pk))
+
+
+def _lock(balancer: LoadBalancer) -> None:
+    if not LoadBalancer.objects.select_for_update().filter(pk=balancer.pk).exists():
+        raise LoadBalancerNotFound(f"Load Balancer {balancer.uuid} not found.")
 
 
 def vip_subnet(balancer: LoadBalancer) -> Subnet | None:
