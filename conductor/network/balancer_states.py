@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db.models import F, Q
 
 from conductor.db.transactions import write_tx
-from conductor.network.models import BalancerListener, BalancerPool, LoadBalancer, PoolMember
+from conductor.network.models import BalancerListener, BalancerPool, HealthMonitor, LoadBalancer, PoolMember
 
 ACTIVE, PENDING_CREATE, PENDING_UPDATE, ERROR = "ACTIVE", "PENDING_CREATE", "PENDING_UPDATE", "ERROR"
 ONLINE, OFFLINE, DEGRADED, NO_MONITOR = "ONLINE", "OFFLINE", "DEGRADED", "NO_MONITOR"
@@ -60,6 +60,10 @@ def of_pool(row: BalancerPool) -> str:
 
 def of_member(row: PoolMember) -> str:
     return row.operating_status if row.is_admin_up else OFFLINE
+
+
+def of_monitor(row: HealthMonitor) -> str:
+    return ONLINE if row.is_admin_up else OFFLINE
 
 
 def record_written(revisions: Mapping[str, int]) -> None:

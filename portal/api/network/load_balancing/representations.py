@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Forbidden
-from conductor.network import balancer_states, load_balancers, tags
+from conductor.network import balancer_states, load_balancers, operations, tags
 from conductor.network.balancer_members import HealthMonitorCreate, MemberCreate
 from conductor.network.balancer_pools import ListenerChange, ListenerCreate, PoolCreate
 from conductor.network.load_balancers import ALGORITHM, PROVIDER, LoadBalancerCreate
@@ -95,9 +94,8 @@ def member(row: PoolMember, context: RequestContext) -> dict[str, Any]:
 
 
 def monitor(row: HealthMonitor, context: RequestContext) -> dict[str, Any]:
-    status = balancer_states.ONLINE if row.is_admin_up else balancer_states.OFFLINE
     return {
-        **_described(row, row.pool.balancer, status),
+        **_described(row, row.pool.balancer, balancer_states.of_monitor(row)),
         "type": row.type,
         "pools": _ids([row.pool]),
         "delay": row.delay,
@@ -120,7 +118,7 @@ def status_tree(row: LoadBalancer) -> dict[str, Any]:
 
     def of_pool(one: BalancerPool) -> dict[str, Any]:
         checks = getattr(one, "health_monitor", None)
-        shown = {} if checks is None else entry(checks, balancer_states.ONLINE, type=checks.type)
+        shown = {} if checks is None else entry(checks, balancer_states.of_monitor(checks), type=checks.type)
         return entry(
             one,
             balancer_states.of_pool(one),
@@ -174,8 +172,7 @@ def wanted_monitor(given: Mapping[str, Any], context: RequestContext) -> HealthM
 def _refuse_other_project(given: Mapping[str, Any], context: RequestContext) -> None:
     """Refuse to name another project: a part belongs to the project of its load balancer."""
     named = given.get("project_id") or given.get("tenant_id") or context.project_id
-    if named != context.project_id and not context.is_admin:
-        raise Forbidden("Only an administrator may act for another project.", type="PolicyNotAuthorized")
+    operations.refuse_other_project(context, {"project_id": named})
 
 
 def _described(row: LoadBalancer | BalancerPart, owner: LoadBalancer, operating: str) -> dict[str, Any]:
