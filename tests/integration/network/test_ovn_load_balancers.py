@@ -20,13 +20,13 @@ from conductor.network.balancer_members import HealthMonitorCreate, MemberCreate
 from conductor.network.balancer_pools import ListenerCreate, PoolCreate
 from conductor.network.floating_ips import FloatingIpCreate
 from conductor.network.load_balancers import LoadBalancerCreate
-from conductor.network.models import LoadBalancer, Port, Subnet
+from conductor.network.models import LoadBalancer
 from conductor.network.routers import GatewayRequest, RouterCreate
 from conductor.network.security_groups import SecurityGroupRuleCreate
 from conductor.network.subnets import SubnetCreate
 from conductor.services.networks import ovn_projection
 from conductor.services.networks.ovn_projection import OvnProjection
-from tests.fixtures.ovn_ports import GATEWAY_MAPPING, add_port
+from tests.fixtures.ovn_ports import GATEWAY_MAPPING, add_port, address_of, group_of, subnet_of
 from tests.fixtures.ports import make_network
 from tests.fixtures.tcp import reads, serving
 from tests.services import ovn
@@ -39,7 +39,7 @@ WORDS = {b"one", b"two"}
 
 def make_balancer(context: Any, network: str, *members: str) -> tuple[str, str]:
     """Create a load balancer with a listener, a pool and its members; return its id and the pool's."""
-    subnet = _subnet_of(network)
+    subnet = subnet_of(network)
     made = load_balancers.create_balancer(context, LoadBalancerCreate(vip_subnet_id=subnet, vip_address=VIP))
     balancer = str(made.uuid)
     listening = {"protocol": "TCP", "protocol_port": 80}
@@ -143,20 +143,20 @@ def test_members_answer_on_their_network_through_the_router_and_from_outside(
     router = RouterCreate({"name": "way-out"}, has_gateway=True, gateway=GatewayRequest(public))
     router_id = str(routers.create_router(ana, router).uuid)
     for inner in (network, second):
-        router_interfaces.add(ana, router_id, subnet_id=_subnet_of(inner))
+        router_interfaces.add(ana, router_id, subnet_id=subnet_of(inner))
     ports = {name: add_port(people, on, host.name) for name, on, host in (
         ("one", network, h1), ("two", network, h2), ("near", network, h1), ("far", second, h2))}  # fmt: skip
     http = SecurityGroupRuleCreate(
-        "ingress", protocol="tcp", port_range_min=PORT, port_range_max=PORT, group_id=_group_of(ports["one"])
+        "ingress", protocol="tcp", port_range_min=PORT, port_range_max=PORT, group_id=group_of(ports["one"])
     )
     security_groups.create_rule(ana, http)
-    balancer, pool = make_balancer(ana, network, _address(ports["one"]), _address(ports["two"]))
+    balancer, pool = make_balancer(ana, network, address_of(ports["one"]), address_of(ports["two"]))
     monitor(ana, pool)
     vip_port = str(LoadBalancer.objects.get(uuid=balancer).vip_port.uuid)
     floating = floating_ips.create_floating_ip(ana, FloatingIpCreate(network_id=public, port_id=vip_port)).address
     projection.carry_out()
     guests = {
-        name: lab.add_guest(host, str(port.uuid), port.mac_address, f"{_address(port)}/24", gateway)
+        name: lab.add_guest(host, str(port.uuid), port.mac_address, f"{address_of(port)}/24", gateway)
         for name, host, gateway, port in (
             ("one", h1, "10.0.0.1", ports["one"]), ("two", h2, "10.0.0.1", ports["two"]),
             ("near", h1, "10.0.0.1", ports["near"]), ("far", h2, "10.0.1.1", ports["far"]),
@@ -180,15 +180,3 @@ def test_members_answer_on_their_network_through_the_router_and_from_outside(
         for name, (client, address) in clients.items():
             wait_until(f"only the first one answers {name}", lambda: answered(client, address, {b"one"}))  # noqa: B023
     assert lab.flow_warnings() == []
-
-
-def _address(port: Port) -> str:
-    return str(port.addresses.get().ip_address)
-
-
-def _group_of(port: Port) -> str:
-    return str(port.security_groups.get().uuid)
-
-
-def _subnet_of(network_id: str) -> str:
-    return str(Subnet.objects.get(network__uuid=network_id).uuid)
