@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from compute_drivers.container.network_cards import NetworkCards
 from compute_drivers.container.paths import ContainerPaths
 from compute_drivers.container.runtime import Runtime
 from tests.acceptance.cloud import Cloud, copy_seeded
@@ -139,6 +141,11 @@ def people(
     wait_until("no servers", lambda: not cloud.servers(), SECONDS, details=cloud.log_tail)
     made.command.close()
     assert cloud.stop() == 0, cloud.log_tail()
+    subprocess.run(["ip", "netns", "delete", NetworkCards(paths(folder / "boxes", run_dir).key).namespace], check=True)
+
+
+def paths(state_dir: Path, run_dir: Path) -> ContainerPaths:
+    return ContainerPaths(state_dir.absolute(), run_dir.absolute(), FIRST_ID)
 
 
 def test_a_machine_is_built_used_and_cleaned(people: People, rack: Rack) -> None:
@@ -180,7 +187,7 @@ def test_a_container_is_launched_limited_resized_copied_and_deleted(people: Peop
     people.flavor("large-box", 2, 128, 2)
     uuid = people.launch("box", "busybox", "small-box")
     state_dir = next(folder for folder in cloud.data_dir.parent.iterdir() if folder.name == "boxes")
-    runtime = Runtime("runc", ContainerPaths(state_dir.absolute(), run_dir.absolute(), FIRST_ID).runtime_dir)
+    runtime = Runtime("runc", paths(state_dir, run_dir).runtime_dir)
 
     def inside(script: str) -> str:
         done = runtime.run_inside(uuid, "/bin/sh", "-c", script)
