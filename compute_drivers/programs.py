@@ -11,8 +11,6 @@ SECONDS = 60.0
 PACKAGES = {
     "runc": "runc",
     "ip": "iproute2",
-    "nft": "nftables",
-    "dnsmasq": "dnsmasq-base",
     "ovs-vsctl": "openvswitch-switch",
     "ovs-appctl": "openvswitch-common",
     "ovsdb-tool": "openvswitch-common",

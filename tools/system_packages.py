@@ -37,10 +37,6 @@ CONTAINERS = (
     "e2fsprogs",  # creates and enlarges their disks
     "busybox-static",  # the whole content of the test suite's containers
 )
-NETWORKS = (
-    "dnsmasq-base",  # DHCP for guests on kernel networks; its service is another package
-    "nftables",  # security groups
-)
 BROWSER = (
     "chromium-headless-shell",  # headless only: half the processor time
     "fonts-dejavu-core",  # without a font a browser renders no text
@@ -56,7 +52,7 @@ OVN = (
 )
 # Services of these packages: `novella up` starts the programs itself.
 OVN_SERVICES = ("openvswitch-switch", "ovn-central", "ovn-host")
-PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *FIRMWARE, *CONTAINERS, *NETWORKS, *BROWSER, *SERVICES, *OVN)}
+PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *FIRMWARE, *CONTAINERS, *BROWSER, *SERVICES, *OVN)}
 BINDING = re.compile(r"libvirt(_qemu|aio)?\.py|libvirtmod(_qemu)?\.cpython-(?P<tag>\d+)-.*\.so")
 
 

@@ -25,6 +25,7 @@ TRAITS = frozenset(
     {"COMPUTE_NODE", "COMPUTE_IMAGE_TYPE_RAW", "COMPUTE_NET_ATTACH_INTERFACE", "COMPUTE_SAME_HOST_COLD_MIGRATE"}
 )
 MB = 1 << 20
+PROGRAMS = ("ip", "nsenter", "mount", "umount", "mke2fs", "e2fsck", "resize2fs", "tar", "cp", "sync")
 ON = (PowerState.RUNNING, PowerState.PAUSED)
 
 
@@ -63,9 +64,8 @@ class ContainerNode:
         """Raises DriverError, naming what is missing."""
         if os.geteuid() != 0:
             raise DriverError("Containers need an agent that root runs: it mounts disks and makes namespaces.")
-        missing = {package for program, package in programs.PACKAGES.items() if not shutil.which(program)}
-        if self.options.runtime != "runc":
-            missing.discard("runc")
+        required = {*PROGRAMS, *(("runc",) if self.options.runtime == "runc" else ())}
+        missing = {programs.PACKAGES[program] for program in required if not shutil.which(program)}
         if missing:
             raise DriverError(f"Not installed on this host: {', '.join(sorted(missing))}.")
         controllers = missing_cgroup_controllers()

@@ -56,7 +56,9 @@ class Attachments:
     def attach_interface(self, instance_uuid: str, port: NetworkPort) -> None:
         with self._node.guest(instance_uuid, "attach the port") as domain:
             if domain.power_state() in ON and not domain.has_nic(qemu_network.nic_id(port.port_uuid)):
-                backends = self._backends(port, instance_uuid)
+                networks = self._node.networks
+                networks.plug(instance_uuid, port)
+                backends = networks.backends(instance_uuid)
                 netdev = partial(qemu_network.netdev, port=port, hostname="", backends=backends)
                 domain.attach_nic(netdev, partial(qemu_network.nic, port=port))
 
@@ -80,9 +82,3 @@ class Attachments:
             yield
         finally:
             granting.grant_volumes(instance_uuid, domain.volumes.permissions())
-
-    def _backends(self, port: NetworkPort, instance_uuid: str) -> qemu_network.BackendOf | None:
-        if not self._node.serves_networks or not port.ip_address:
-            return None
-        self._node.networks.plug(instance_uuid, port)
-        return self._node.networks.backends(instance_uuid)

@@ -13,7 +13,7 @@ from compute_drivers.libvirt.cold_migration import ColdMigration
 from compute_drivers.libvirt.evacuation import Evacuation
 from compute_drivers.libvirt.live_migration import LiveMigration
 from compute_drivers.libvirt.node import LibvirtNode
-from compute_drivers.libvirt.options import BRIDGE, LibvirtOptions
+from compute_drivers.libvirt.options import OVN, LibvirtOptions
 from compute_drivers.libvirt.power import Power
 from compute_drivers.libvirt.root_disk import RootDisk
 from compute_drivers.libvirt.spawn import GuestBuilder
@@ -30,7 +30,6 @@ from conductor.core.compute_driver import (
     VolumeConnection,
 )
 from conductor.core.consoles import ConsoleKind
-from conductor.core.port_filters import PortFilter
 
 LIVE_MIGRATION = frozenset({"live_migrate", "live_downtime", "live_throttle", "live_post_copy"})
 
@@ -77,7 +76,6 @@ class LibvirtDriver(ComputeDriver):
         self.node.start()
         self.live_migration.clean_up_departed()
         self.capabilities -= self._missing_capabilities()
-        self.filters_ports = self.node.options.guest_network == BRIDGE
 
     def _missing_capabilities(self) -> set[str]:
         """Return the capabilities that this machine or its options rule out."""
@@ -92,7 +90,7 @@ class LibvirtDriver(ComputeDriver):
             missing |= {"live_throttle"}
         if not options.may_post_copy:
             missing |= {"live_post_copy"}
-        if not self.node.serves_networks:
+        if options.guest_network != OVN:
             missing |= {"guest_password"}
         if not options.shared_dir:
             missing |= {"evacuate"}
@@ -114,9 +112,6 @@ class LibvirtDriver(ComputeDriver):
 
     def kept_guests(self) -> list[str]:
         return self.cold_migration.store.list_retained()
-
-    def filter_ports(self, filters: Mapping[str, PortFilter]) -> None:
-        self.node.networks.filter(filters)
 
     def console_log(self, instance_uuid: str, offset: int) -> bytes:
         return self.node.console_log(instance_uuid, offset)

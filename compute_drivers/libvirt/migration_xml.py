@@ -94,8 +94,6 @@ def _translate(value: str | None, paths: Mapping[str, str]) -> str | None:
     for source, target in paths.items():
         if value == source or (value or "").startswith(f"{source}/"):
             return target + (value or "")[len(source) :]
-        if f"={source}." in (value or ""):  # inside an argument of the command line
-            value = (value or "").replace(f"={source}.", f"={target}.")
         if f",ifname={source}" in (value or ""):
             value = (value or "").replace(f",ifname={source}", f",ifname={target}")
     return value

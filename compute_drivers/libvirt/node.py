@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,26 +13,22 @@ from typing import TYPE_CHECKING, Any
 from compute_drivers import console_log, taps
 from compute_drivers.host_paths import os_errors_as
 from compute_drivers.image_cache import ImageCache
-from compute_drivers.libvirt import disks, embedded, host_inventory
+from compute_drivers.libvirt import disks, embedded, guest_socket, host_inventory
 from compute_drivers.libvirt.accounts import ROOT, GuestAccounts
 from compute_drivers.libvirt.capability import KVM, KVM_DEVICE, choose_virt_type_here
 from compute_drivers.libvirt.guest_networks import GuestNetworks
-from compute_drivers.libvirt.options import AGENT, BRIDGE, OVN, LibvirtOptions
+from compute_drivers.libvirt.options import OVN, LibvirtOptions
 from compute_drivers.libvirt.paths import OUTGOING, DiskOwner, LibvirtPaths, MigrationNotes
-from compute_drivers.user_net import guest_socket
 from conductor.core.compute_driver import GuestInfo, NodeReport, OpenImage
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.identifiers import uuid_or_none
-from conductor.core.port_filters import PORT_FILTERS, fingerprint
 from conductor.core.states import PowerState
 
 if TYPE_CHECKING:
     from compute_drivers.libvirt.connection import Connection
     from compute_drivers.libvirt.guest import LibvirtGuest
 
-# The first QEMU version with datagram network backends between two paths.
-FIRST_VERSION_WITH_DATAGRAMS = 7_002_000
 CONSOLE_CONNECT_SECONDS = 5.0
 ON = (PowerState.RUNNING, PowerState.PAUSED)
 OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
@@ -70,11 +65,6 @@ class LibvirtNode:
             raise DriverError("The hypervisor is not open.")
         return self._connection
 
-    @property
-    def serves_networks(self) -> bool:
-        """Whether the agent, the host's kernel or OVN serves the networks of guests, rather than QEMU itself."""
-        return self.options.guest_network in (AGENT, BRIDGE, OVN)
-
     def start(self) -> None:
         """Make the folders and connect to the hypervisor. Guests of earlier processes are found again."""
         try:
@@ -90,8 +80,6 @@ class LibvirtNode:
         self._connection = connection
         if self.accounts is not None:
             self._prepare_accounts(self.accounts)
-        if self.options.guest_network == AGENT and connection.version() < FIRST_VERSION_WITH_DATAGRAMS:
-            raise DriverError("Option libvirt.guest_network: agent needs QEMU 7.2 or later.")
         self.networks.start()
 
     def stop(self) -> None:
@@ -105,11 +93,7 @@ class LibvirtNode:
         """Return what this host offers now, and drop cached images that no disk uses."""
         self.images.expire_if_due(partial(disks.backing_images, self.paths.instances_dir, self.paths.all_kept_dir))
         version = self.connection.version()
-        report = host_inventory.node_report(self.host, version, self.virt_type, self.paths.disks_dir, self.options)
-        if self.options.guest_network != BRIDGE:
-            return report
-        filters = {PORT_FILTERS: fingerprint(self.networks.filters)}
-        return replace(report, capabilities={**report.capabilities, **filters})
+        return host_inventory.node_report(self.host, version, self.virt_type, self.paths.disks_dir, self.options)
 
     def list_guests(self) -> list[GuestInfo]:
         """Return every guest of this host; one whose build was interrupted is listed as NOSTATE, to be destroyed."""
@@ -218,7 +202,7 @@ class LibvirtNode:
         traversed = (root / name for name in embedded.TRAVERSED_FOLDERS)
         for folder in (*traversed, self.paths.instances_dir, self.paths.images_dir):
             accounts.allow_traversal(folder)
-        devices = {KVM_DEVICE: self.virt_type == KVM, taps.TUN: self.options.guest_network in (BRIDGE, OVN)}
+        devices = {KVM_DEVICE: self.virt_type == KVM, taps.TUN: self.options.guest_network == OVN}
         for device in (device for device, is_used in devices.items() if is_used):
             accounts.allow_device(device)
 

@@ -16,9 +16,9 @@ VIRT_TYPES = ("auto", "kvm", "qemu")
 TRANSPORTS = ("native", "tls", "tunnelled")
 UNIX = "unix"  # of `migration_address`: both hosts are on one machine
 FORCE_BY_PAUSE, FORCE_BY_POST_COPY = "pause", "post-copy"
-# Values of `guest_network`: which component serves the networks of guests.
-AGENT, BRIDGE, OVN = "agent", "bridge", "ovn"
-NETWORK_BACKENDS = ("qemu", AGENT, BRIDGE, OVN)
+# Values of `guest_network`: what serves the networks of guests.
+OVN, QEMU, NO_NETWORK = "ovn", "qemu", "none"
+GUEST_NETWORKS = (OVN, QEMU, NO_NETWORK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class LibvirtOptions:
     uri: str = option("")
     guest_uid_base: int = option(DEFAULT_BASE, least=0)
     virt_type: str = option("auto", choices=VIRT_TYPES)
-    guest_network: str = option("qemu", choices=NETWORK_BACKENDS)
+    guest_network: str = option(QEMU, choices=GUEST_NETWORKS)
     ovs_run_dir: Path = option(Path("/run/openvswitch"))
     ovn_run_dir: Path = option(Path("/run/ovn"))
     plug_seconds: float = option(60.0, least=1.0)

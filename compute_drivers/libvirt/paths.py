@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from compute_drivers import config_drive
-from compute_drivers.host_net.host_net import names_of
 from compute_drivers.host_paths import HostPaths, os_errors_as
 from compute_drivers.libvirt import embedded
 from compute_drivers.libvirt.devices_xml import ConsoleSockets
@@ -64,7 +63,7 @@ def write_owner(folder: Path, owner: DiskOwner) -> None:
 
 @dataclass(frozen=True)
 class LibvirtPaths(HostPaths):
-    """`<state_dir>/{images,instances,consoles,kept,lines,moving,networks}`, and `libvirt` for the hypervisor.
+    """`<state_dir>/{images,instances,consoles,kept,lines,moving}`, and `libvirt` for the hypervisor.
 
     With a `shared_dir` the disks of guests are there, where other hosts see them at the same paths: `instances` for
     all hosts, `images/<host>` and `kept/<host>` for each. Only the owner of a guest's folder changes or removes it.
@@ -100,7 +99,7 @@ class LibvirtPaths(HostPaths):
 
     @property
     def sockets_dir(self) -> Path:
-        """Sockets of consoles and networks."""
+        """Sockets of consoles."""
         return self.state_dir / "lines"
 
     @property
@@ -112,11 +111,6 @@ class LibvirtPaths(HostPaths):
     def moving_dir(self) -> Path:
         """Notes of live migrations."""
         return self.state_dir / "moving"
-
-    @property
-    def networks_dir(self) -> Path:
-        """Settings and state of the networks in this host's kernel."""
-        return self.state_dir / "networks"
 
     def prepare(self) -> None:
         """Make the folders. Raises OSError, also where the shared folder is missing because it is not mounted."""
@@ -221,9 +215,7 @@ class LibvirtPaths(HostPaths):
             "console": str(sockets.log),
             "serial": str(sockets.serial),
             "screen": str(sockets.screen),
-            "wires": str(self.socket_prefix(instance_uuid)),
-            "taps": names_of(self.networks_dir).devices,
-            "ovn_taps": device_prefix(self.networks_dir),
+            "taps": device_prefix(self.state_dir),
         }
 
     def migration_note(self, instance_uuid: str, kind: str) -> Path:

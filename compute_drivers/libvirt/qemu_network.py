@@ -1,11 +1,8 @@
-"""QEMU's arguments for network cards and their backends.
-
-Without a backend of the agent or the kernel, each port is an isolated network of QEMU's own, in which the guest gets
-its address and name and reaches nothing else.
-"""
+"""QEMU's arguments for network cards and their backends."""
 
 from __future__ import annotations
 
+import enum
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from compute_drivers.libvirt.machine_spec import NIC_MODELS, PLAIN, SECURE
-from compute_drivers.user_net.wires import WirePaths
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted
 
@@ -25,19 +21,25 @@ FIRST_SLOT = 0x10
 MAX_PORTS = 15
 
 
+class OwnNetwork(enum.Enum):
+    """A network of QEMU's own, in which a port is alone."""
+
+    USER = enum.auto()  # gives the guest its address and name by DHCP; the guest reaches nothing else
+    NONE = enum.auto()
+
+
 @dataclass(frozen=True)
 class Tap:
-    """A tap device of the host.
+    """A tap device of the host, in a bridge of Open vSwitch.
 
-    With `fills_checksums` the guest's card writes whole frames, because Open vSwitch passes frames on as they are.
+    The guest's card fills in checksums, because Open vSwitch passes frames on as they are.
     """
 
     name: str
-    fills_checksums: bool = False
 
 
-# The sockets or the tap of a port; None where QEMU serves its network itself.
-BackendOf = Callable[[NetworkPort], WirePaths | Tap | None]
+Backend = Tap | OwnNetwork
+BackendOf = Callable[[NetworkPort], Backend]
 
 
 def arguments(
@@ -103,12 +105,17 @@ def nic(slot: int, port: NetworkPort, model: str = "virtio", machine: str = PLAI
 def netdev(number: int, port: NetworkPort, hostname: str, backends: BackendOf | None = None) -> dict[str, Any]:
     """Return the backend of a card, as properties of a QEMU netdev; `number` is unique within the guest."""
     name = netdev_id(port.port_uuid)
-    if not port.ip_address:
+    backend = backends(port) if backends else OwnNetwork.USER
+    if backend is OwnNetwork.NONE or not port.ip_address:
         return {"type": "hubport", "id": name, "hubid": number}  # a hub without other ports
-    backend = backends(port) if backends else None
     if isinstance(backend, Tap):
-        found = {"type": "tap", "id": name, "ifname": backend.name, "script": "no", "downscript": "no"}
-        return {**found, **({"vnet_hdr": False} if backend.fills_checksums else {})}
+        words = {"script": "no", "downscript": "no", "vnet_hdr": False}
+        return {"type": "tap", "id": name, "ifname": backend.name, **words}
+    return _user_network(name, port, hostname)
+
+
+def _user_network(name: str, port: NetworkPort, hostname: str) -> dict[str, Any]:
+    """Return a network that QEMU serves. It is restricted: otherwise the guest could reach the host's loopback."""
     try:
         network = ipaddress.IPv4Network(port.cidr)
         address = ipaddress.IPv4Address(port.ip_address)
@@ -116,7 +123,7 @@ def netdev(number: int, port: NetworkPort, hostname: str, backends: BackendOf | 
     except ValueError:
         raise BuildAborted(
             f"Port {port.port_uuid} has the address {port.ip_address} in {port.cidr}; "
-            "guests on this host have IPv4 only: its guest_network is neither bridge nor ovn."
+            "guests on this host have IPv4 only: its guest_network is qemu."
         ) from None
     if address not in network:
         raise BuildAborted(f"Port {port.port_uuid} has the address {port.ip_address} outside of {port.cidr}.")
@@ -126,9 +133,6 @@ def netdev(number: int, port: NetworkPort, hostname: str, backends: BackendOf | 
     names = next(free, None)
     if host is None or names is None:
         raise BuildAborted(f"Network {port.cidr} is too small for a guest on this host.")
-    if backend is not None:
-        ends = {"local": backend.theirs, "remote": backend.ours}
-        return {"type": "dgram", "id": name, **{end: {"type": "unix", "path": str(at)} for end, at in ends.items()}}
     return {
         "type": "user",
         "id": name,

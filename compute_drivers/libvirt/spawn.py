@@ -65,7 +65,7 @@ class GuestBuilder:
     def check(self, guest: GuestSpec) -> machine_spec.MachineSpec:
         """Return the machine that the guest needs. Raises BuildAborted, DriverError where this host cannot have it."""
         spec = machine_spec.from_guest(guest)
-        backends = self._node.networks.planned_tap
+        backends = self._node.networks.planned_backend
         qemu_network.arguments(guest.ports, guest.hostname, spec.nic_model, backends, spec.machine)
         return spec
 
@@ -75,7 +75,7 @@ class GuestBuilder:
         spec, folder = machine_spec.from_guest(guest), node.paths.folder_of(uuid)
         account = self._prepare_account(guest)
         kernel, ramdisk = self._copy_boot_files(uuid, *boot)
-        backends = self._serve_network(guest)
+        node.networks.configure(guest)
         node.paths.local_config_drive(uuid).unlink(missing_ok=True)  # replaced by the one in the guest's folder
         drives = (folder / name for name in (config_drive.RESCUE_NAME, config_drive.NAME))
         all_disks = devices_xml.arrange_disks(
@@ -96,7 +96,9 @@ class GuestBuilder:
             config_drive=next((path for path in drives if path.exists()), None),
             kernel=kernel,
             ramdisk=ramdisk,
-            qemu_arguments=qemu_network.arguments(guest.ports, guest.hostname, spec.nic_model, backends, spec.machine),
+            qemu_arguments=qemu_network.arguments(
+                guest.ports, guest.hostname, spec.nic_model, node.networks.backends(uuid), spec.machine
+            ),
         )
         return domain_xml.build(guest, config)
 
@@ -161,14 +163,6 @@ class GuestBuilder:
         if backing is not None and self._node.accounts is not None:
             self._node.accounts.allow_reading(backing.path)
         return devices_xml.BackingChain(backing)
-
-    def _serve_network(self, guest: GuestSpec) -> qemu_network.BackendOf | None:
-        networks = self._node.networks
-        if not self._node.serves_networks:
-            networks.drop(guest.instance_uuid)
-            return None
-        networks.configure(guest)
-        return networks.backends(guest.instance_uuid)
 
     def _fetch(self, image: ImageSpec, what: str, progress: Progress) -> Path:
         progress(f"fetching the {what}", 0.0)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compute_drivers import taps
-from compute_drivers.host_net.dhcp import Client
-from compute_drivers.host_net.metadata_service import SERVICE_FAILED, MetadataService
+from compute_drivers.metadata_service.service import SERVICE_FAILED, MetadataClient, MetadataService
 from compute_drivers.ovn_net.integration_bridge import IntegrationBridge
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.ovn_names import metadata_port_name
@@ -24,7 +23,7 @@ class _PluggedPort:
     """A port that is plugged on this host, and its tap."""
 
     owner: str
-    client: Client
+    client: MetadataClient
     device: str
 
     @property
@@ -44,8 +43,6 @@ class OvnNet:
     begin with a key of the host, and its ports in `br-int` carry its name, so that it removes nothing of others.
     """
 
-    needs_checksums = True  # Open vSwitch passes frames on as they are
-
     def __init__(
         self, folder: Path, bridge: IntegrationBridge, seconds: float, uid_of: Callable[[str], int | None]
     ) -> None:
@@ -63,13 +60,13 @@ class OvnNet:
         self._services = f"nq{taps.key_of(folder)}"
         self._lock = threading.Lock()
         self._held: dict[str, _PluggedPort] = {}
-        self._metadata = MetadataService(self._attach_service, gives_addresses=False)
+        self._metadata = MetadataService(self._attach_service)
 
     def missing(self) -> str:
         """Return why this host cannot have its networks on OVN, as a clause; "" when it can. Raises DriverError."""
         return self._bridge.missing()
 
-    def start(self, ports: Iterable[tuple[str, Client]]) -> None:
+    def start(self, ports: Iterable[tuple[str, MetadataClient]]) -> None:
         """Plug exactly these ports, each with its guest's id, and remove all others of ours. Raises DriverError."""
         with self._lock:
             self._held = {client.port.port_uuid: self._of(owner, client) for owner, client in ports}
@@ -83,7 +80,7 @@ class OvnNet:
         with self._lock:
             self._metadata.stop()
 
-    def plug(self, owner: str, clients: Sequence[Client]) -> None:
+    def plug(self, owner: str, clients: Sequence[MetadataClient]) -> None:
         """Plug a guest's ports, and wait until OVN has set them up.
 
         Raises DriverError, and then those that were not plugged before are not.
@@ -113,8 +110,6 @@ class OvnNet:
         """Return the name of the port's tap on this host."""
         return f"{self._devices}{taps.short(port.port_uuid)}"
 
-    planned = device_of
-
     def ports_of(self, owner: str) -> set[str]:
         return {uuid for uuid, held in self._held.items() if held.owner == owner}
 
@@ -125,7 +120,7 @@ class OvnNet:
 
     # -- devices
 
-    def _of(self, owner: str, client: Client) -> _PluggedPort:
+    def _of(self, owner: str, client: MetadataClient) -> _PluggedPort:
         return _PluggedPort(owner, client, self.device_of(client.port))
 
     def _make(self, held: _PluggedPort) -> None:
@@ -159,13 +154,13 @@ class OvnNet:
 
     def _serve(self, networks: Iterable[str]) -> None:
         """Run the metadata service of each network with ports, and end that of others."""
-        for network in sorted(filter(None, networks)):  # a port of an earlier release names none
+        for network in sorted(networks):
             clients = [held.client for held in self._held.values() if held.network == network]
             device = self._service_of(network)
             if clients:
                 self._metadata.serve(network, device, clients)
             else:
-                self._metadata.end(network)
+                self._metadata.end(device)
                 self._bridge.remove(device)
 
     def _attach_service(self, network: str, device: str) -> None:

@@ -25,7 +25,6 @@ from conductor.rpc.messages import ConsolesOffered, HostReported
 from conductor.services.consoles import connections
 from conductor.services.fleet import report_sets, reports
 from conductor.services.hosts import keys as host_keys
-from conductor.services.networks import port_filters
 from conductor.services.plugins import driver_reports
 
 log = logging.getLogger(__name__)
@@ -45,7 +44,6 @@ def record(cell: str, message: HostReported) -> None:
 def _settle(message: HostReported, *, is_stored: bool) -> None:
     if is_stored:
         driver_reports.store(message)
-    port_filters.settle(message)
     host_keys.settle(message, is_stored=is_stored)
 
 

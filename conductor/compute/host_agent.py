@@ -25,17 +25,15 @@ from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
 from conductor.core.errors import NotSupported, NovellaError, Unavailable
 from conductor.core.guest_questions import CAPABILITY_OF as QUESTION_CAPABILITIES
 from conductor.core.guest_questions import GuestQuestion
-from conductor.core.port_filters import PortFilter
 from conductor.rpc import keys
 from conductor.rpc.codec import decode
-from conductor.rpc.messages import ConsolesOffered, FilterPorts, KeysAnnounced
+from conductor.rpc.messages import ConsolesOffered, KeysAnnounced
 
 log = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 PRUNE_INTERVAL_SECONDS = 3600.0
-PORT_FILTERS_MESSAGE = "filter_ports"
 KEYS_MESSAGE = "keys_announced"
 ANNOUNCEMENT_SECONDS = 60.0  # repeated, as a message may be lost
 
@@ -87,9 +85,8 @@ class HostAgent:
         if self._parts is None:
             log.info("command before the driver has started: host=%s", self.config.host)
             return
-        own = {PORT_FILTERS_MESSAGE: self._filter_ports, KEYS_MESSAGE: self._renew_keys}.get(str(body.get("message")))
-        if own is not None:
-            self._resources.urgent.submit(self.config.host, str(body["message"]), partial(own, body))
+        if body.get("message") == KEYS_MESSAGE:
+            self._resources.urgent.submit(self.config.host, KEYS_MESSAGE, partial(self._renew_keys, body))
             return
         self._parts.manager.receive(body)
 
@@ -108,20 +105,6 @@ class HostAgent:
         if is_new:
             log.info("keys renewed: host=%s key=%s", self.config.host, identity.signer.key_id)
             self._report_soon()
-
-    def _filter_ports(self, body: Mapping[str, Any]) -> None:
-        """Apply security group rules. There is no answer: the next report contains their fingerprint."""
-        if self._parts is None or not self._parts.driver.filters_ports:
-            return
-        try:
-            message: FilterPorts = decode(body)
-            filters = {port: PortFilter.from_json(values) for port, values in message.filters.items()}
-            self._parts.driver.filter_ports(filters)
-        except (Exception, *THREAD_EXITS) as error:
-            is_ours = isinstance(error, NovellaError)
-            log.error("rules of ports not applied: host=%s: %s", self.config.host, error, exc_info=not is_ours)
-            return
-        self._report_soon()
 
     def run(self) -> None:
         """Start the driver if it has not started, then report. Never raises."""

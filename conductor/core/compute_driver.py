@@ -10,7 +10,6 @@ from typing import Any, BinaryIO, ClassVar, Protocol
 from conductor.core.consoles import ConsoleKind
 from conductor.core.plain_json import field_names, known_fields, plain
 from conductor.core.plugin_log import PluginLog
-from conductor.core.port_filters import PortFilter as PortFilter
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
 
@@ -292,7 +291,6 @@ class ComputeDriver:
     Attributes:
         capabilities: The supported ones of CAPABILITIES; methods of others are never called. `start` may remove
             those that the machine lacks.
-        filters_ports: The driver applies the rules of security groups.
         network_is_host_specific: The networking of guests belongs to the host. A build that moves on to another host
             releases its ports and gets new ones there; else it keeps them.
     """
@@ -302,7 +300,6 @@ class ComputeDriver:
     supports_console_log: ClassVar[bool] = False
     log = PluginLog("driver")
     capabilities: frozenset[str] = frozenset()
-    filters_ports: bool = False
     network_is_host_specific: ClassVar[bool] = False
 
     def __init__(self, host: str, options: Mapping[str, Any], open_image: OpenImage) -> None:
@@ -359,12 +356,6 @@ class ComputeDriver:
         raise NotImplementedError
 
     def forget_password(self, instance_uuid: str) -> None:
-        raise NotImplementedError
-
-    # -- with `filters_ports`
-
-    def filter_ports(self, filters: Mapping[str, PortFilter]) -> None:
-        """Replace the rules of all ports of the host's guests; a port without rules lets nothing through."""
         raise NotImplementedError
 
     # -- spawn and power: every driver supports these

@@ -1,19 +1,11 @@
-"""Port filters: the rules of a port's security groups as a host applies them."""
+"""Traffic that a port may send and receive: rules of its security groups, and further addresses."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
-
-from conductor.core.plain_json import known_fields
+from dataclasses import dataclass
 
 INGRESS, EGRESS = "ingress", "egress"
 IPV4, IPV6 = "IPv4", "IPv6"
-# Capability key under which a host reports the fingerprint of the filters that it applies.
-PORT_FILTERS = "port_filters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,36 +33,3 @@ class AddressPair:
 
     ip_address: str
     mac_address: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PortFilter:
-    """The filter of a port. `groups` are ids of the port's security groups.
-
-    Without rules no traffic passes. With `is_on` false all traffic does.
-    """
-
-    is_on: bool = True
-    groups: tuple[str, ...] = ()
-    rules: tuple[FilterRule, ...] = ()
-    pairs: tuple[AddressPair, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        data = asdict(self)
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> PortFilter:
-        """Parse the JSON of a filter. Fields that a newer sender added are dropped."""
-        return cls(
-            is_on=bool(data.get("is_on", True)),
-            groups=tuple(data.get("groups", ())),
-            rules=tuple(FilterRule(**known_fields(FilterRule, rule)) for rule in data.get("rules", ())),
-            pairs=tuple(AddressPair(**known_fields(AddressPair, pair)) for pair in data.get("pairs", ())),
-        )
-
-
-def fingerprint(filters: Mapping[str, PortFilter]) -> str:
-    """Return a fingerprint of port filters. Hosts report it to show which filters they have applied."""
-    values = {port: found.to_json() for port, found in filters.items()}
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]

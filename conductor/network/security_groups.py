@@ -1,4 +1,4 @@
-"""Security groups and their rules; hosts apply them (`port_filtering.py`)."""
+"""Security groups and their rules."""
 
 from __future__ import annotations
 

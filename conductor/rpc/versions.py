@@ -12,7 +12,7 @@ SERVICE_VERSION_HISTORY = (
     "swap_volume 1.0",
     "a guest's hardware (cells, pins, devices), in all commands that describe one: spawn_instance 1.2, others 1.1",
     "take_over_instance, hand_back_instance 1.0 (disks that hosts share)",
-    "filter_ports 1.0; a port's network: spawn_instance 1.3, take_over_instance, attach_interface 1.1, others 1.2",
+    "a port's network: spawn_instance 1.3, take_over_instance, attach_interface 1.1, others 1.2",
     "host_reported 1.2 (with the driver's report)",
     "a port's further addresses: spawn_instance 1.4, take_over_instance, attach_interface 1.2, others 1.3",
     "guests_counted 1.0",
@@ -55,7 +55,6 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
         "spawn_instance": "1.3",
         "take_over_instance": "1.1",
         "attach_interface": "1.1",
-        "filter_ports": "1.0",
     },
     {"host_reported": "1.2"},
     {

@@ -114,7 +114,6 @@ QUOTING = ("tests/architecture/test_words.py", "docs/reference/glossary.md", "te
 TEXTS = ("docs", "templates", "portal/static/novella/js", "portal/static/novella/css", "README.md", "CONTRIBUTING.md")
 # Names that keep a retired word, since they are the contract of others, or the word of a protocol: why.
 EXEMPT: dict[str, str] = {
-    "OFFER": "the DHCP message",
     "BuryInCell0": "a step, named as Nova's conductor names it",
 }
 # Generic class names: in how many classes of the product each still stands.

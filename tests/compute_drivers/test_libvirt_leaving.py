@@ -10,7 +10,6 @@ import pytest
 
 from compute_drivers.libvirt import migration_xml, qemu_network
 from compute_drivers.libvirt.domain_xml import NAMESPACE, QEMU_NAMESPACE
-from compute_drivers.user_net.wires import WirePaths
 from conductor.core.compute_driver import NetworkPort
 
 FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
@@ -62,33 +61,19 @@ def test_the_cards_are_those_that_the_guest_has_now(cards: dict[str, int], words
     assert [word.get("value") for word in found] == words
 
 
-def test_networks_served_by_the_agent_are_served_by_the_destinations_agent() -> None:
+def test_taps_are_those_of_the_destination() -> None:
     """The second was plugged while the guest ran."""
 
-    def wires(prefix: str) -> qemu_network.BackendOf:
-        return lambda port: WirePaths(Path(f"{prefix}.{port.port_uuid}.net"), Path(f"{prefix}.{port.port_uuid}.own"))
-
-    words = qemu_network.arguments([FIRST], "web", backends=wires("/a/lines/u"))
-    domain = DOMAIN.replace(WORDS[1], words[1])
-    cards = migration_xml.Nics({"card-p1": 16, "card-p2": 19}, [FIRST, SECOND], wires("/a/lines/u"))
-    text = migration_xml.rewrite(domain, {**PATHS, "/a/lines/u": "/b/lines/u"}, "b", cards)
-    found = [word.get("value") for word in ElementTree.fromstring(text).iter(migration_xml.ARGUMENT)]
-    there = wires("/b/lines/u")
-    first = qemu_network.arguments([FIRST], "web", backends=there)
-    assert found == [*first, *qemu_network.attached_arguments(19, SECOND, there)]
-
-
-def test_taps_are_those_of_the_destination() -> None:
     def taps(prefix: str) -> qemu_network.BackendOf:
         return lambda port: qemu_network.Tap(f"{prefix}-{port.port_uuid}")
 
-    words = qemu_network.arguments([FIRST], "web", backends=taps("nt0a0a"))
-    cards = migration_xml.Nics({"card-p1": 16, "card-p2": 19}, [FIRST, SECOND], taps("nt0a0a"))
+    words = qemu_network.arguments([FIRST], "web", backends=taps("no0a0a"))
+    cards = migration_xml.Nics({"card-p1": 16, "card-p2": 19}, [FIRST, SECOND], taps("no0a0a"))
     domain = DOMAIN.replace(WORDS[1], words[1])
-    text = migration_xml.rewrite(domain, {**PATHS, "nt0a0a": "nt0b0b"}, "b", cards)
+    text = migration_xml.rewrite(domain, {**PATHS, "no0a0a": "no0b0b"}, "b", cards)
     found = [str(word.get("value")) for word in ElementTree.fromstring(text).iter(migration_xml.ARGUMENT)]
-    assert found[1] == "tap,id=port-p1,ifname=nt0b0b-p1,script=no,downscript=no"
-    assert found[5] == "tap,id=port-p2,ifname=nt0b0b-p2,script=no,downscript=no"
+    assert found[1] == "tap,id=port-p1,ifname=no0b0b-p1,script=no,downscript=no,vnet_hdr=off"
+    assert found[5] == "tap,id=port-p2,ifname=no0b0b-p2,script=no,downscript=no,vnet_hdr=off"
 
 
 def test_only_the_guest_s_own_disks_are_sent() -> None:

@@ -25,7 +25,6 @@ from conductor.core.errors import DriverError, MigrationAborted
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import PowerState
 from tests.compute_drivers.live_hosts import COUNTS, Host, Inside, Judging, Watching, agent_of, two
-from tests.compute_drivers.net_space import devices, net_space
 from tests.compute_drivers.real_guests import IMAGE, SECONDS, SHELF, ask, files_of, state_dir, wait_for
 from tests.fixtures.tiny_guests import linux
 from tests.guests import TICK, boot_disk, guest_of, qemu_of
@@ -43,26 +42,19 @@ RESTS = b"kill $!; rm /tmp/new /tmp/old; w=again; echo idle $w.\n"
 
 @pytest.fixture(scope="module")
 def pair(tiny_linux: Path) -> Iterator[tuple[Host, Host]]:
-    """Two hosts for all tests, in a network namespace of their own: some guests have networks of the kernel.
-
-    What has to be fetched for them is there before.
-    """
-    with tempfile.TemporaryDirectory(prefix="nv-") as folder, net_space(), two(Path(folder)) as hosts:
+    """Two hosts for all tests. What has to be fetched for their guests is there before."""
+    with tempfile.TemporaryDirectory(prefix="nv-") as folder, two(Path(folder)) as hosts:
         yield hosts
 
 
 class TestMoves(LiveMoves):
-    """Here agents play the networks, as against those of the Linux below."""
+    @pytest.fixture
+    def driver(self, pair: tuple[Host, Host]) -> ComputeDriver:
+        return pair[0].driver
 
     @pytest.fixture
-    def driver(self, pair: tuple[Host, Host]) -> Iterator[ComputeDriver]:
-        with pair[0].with_options(guest_network="agent") as driver:
-            yield driver
-
-    @pytest.fixture
-    def other(self, pair: tuple[Host, Host]) -> Iterator[ComputeDriver]:
-        with pair[1].with_options(guest_network="agent") as driver:
-            yield driver
+    def other(self, pair: tuple[Host, Host]) -> ComputeDriver:
+        return pair[1].driver
 
     @pytest.fixture
     def make_guest(self) -> MakeGuest:
@@ -71,13 +63,12 @@ class TestMoves(LiveMoves):
 
 @pytest.fixture(scope="module")
 def sharing(pair: tuple[Host, Host]) -> Iterator[tuple[LibvirtDriver, LibvirtDriver]]:
-    """The same two hosts with one folder for the disks of both, and with networks of the kernel."""
+    """The same two hosts with one folder for the disks of both, and guests without networks."""
     shared = state_dir(pair[0].driver).parent / "shared"
     shared.mkdir()
-    options = {"shared_dir": str(shared), "guest_network": "bridge"}
+    options = {"shared_dir": str(shared), "guest_network": "none"}
     with pair[0].with_options(**options) as one, pair[1].with_options(**options) as other:
         yield one, other
-    assert devices() == []
     left = [path for path in shared.rglob("*") if path.is_file() and path.parent.parent.name != "images"]
     assert left == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -15,7 +16,7 @@ from compute_drivers.libvirt import attachments
 from compute_drivers.libvirt.driver import LibvirtDriver
 from compute_drivers.ovn_net.integration_bridge import BRIDGE
 from conductor.conformance.driver import RecordedProgress
-from conductor.core.compute_driver import NetworkPort
+from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import DriverError
 from conductor.core.ovn_names import metadata_port_name
 from conductor.core.port_filters import EGRESS, INGRESS, FilterRule
@@ -31,7 +32,7 @@ from conductor.network.ovn.topology import (
 )
 from tests.compute_drivers.libvirtd import Daemon
 from tests.compute_drivers.net_space import devices
-from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, ask, wait_for
+from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, ask, state_dir, wait_for
 from tests.fixtures.tiny_guests import linux
 from tests.guests import guest_of
 from tests.services import ovn
@@ -40,17 +41,17 @@ from tests.waiting import wait_until
 NETWORK = "6f1b6f2e-net"
 ANA, BO, UNKNOWN = (
     NetworkPort(f"port-{name}", "private", f"fa:16:3e:00:03:0{number}", f"10.65.0.{number}", 24, "10.65.0.0/24",
-                "10.65.0.1", network_uuid=NETWORK)
+                "10.65.0.1", network_uuid=NETWORK, more=(PortAddress(f"fd00:65::{number}", "fd00:65::/64"),))
     for name, number in (("ana", 7), ("bo", 8), ("chi", 9))
 )  # fmt: skip
 RULES = (FilterRule(EGRESS), FilterRule(INGRESS, protocol="icmp"), FilterRule(INGRESS, "IPv4", "tcp", 8080, 8080))
 READS = rb"""#!/bin/sh
-own() {
-  printf "GET /openstack/latest/meta_data.json HTTP/1.0\r\n\r\n" | nc -w 9 169.254.169.254 80 | tr -d '\r' |
-    sed -n 's/^ "uuid": "\(.*\)",*$/\1/p'
-}
-own=$(own)
+ask() { printf "$1 /$2 HTTP/1.0\r\n$3" | nc -w 9 169.254.169.254 80 | tr -d '\r'; }
+own=$(ask GET openstack/latest/meta_data.json '\r\n' | sed -n 's/^ "uuid": "\(.*\)",*$/\1/p')
 echo "it is $own"
+echo "its name: $(ask GET latest/meta-data/hostname '\r\n' | tail -n 1)"
+echo "its password: $(ask POST openstack/latest/password 'Content-Length: 5\r\n\r\nsent!' | sed -n '1s/[^ ]* //p')"
+echo "nothing there: $(ask GET latest/nothing '\r\n' | sed -n '1s/[^ ]* //p')"
 (while :; do echo "here is $own"; sleep 0.2; done | nc -l -p 8080 > /dev/null) &
 """
 # The first packet to a new host may be lost while Open vSwitch asks for its address.
@@ -60,6 +61,14 @@ LISTENS = f"""
 while :; do echo; sleep 0.2; done | nc {BO.ip_address} 8080 > /tmp/lines &
 until grep -q here /tmp/lines; do sleep 0.2; done; head -1 /tmp/lines
 """.encode()
+# After duplicate address detection of the card's link-local address.
+READS_BY_IPV6 = rb"""
+until grep -q '^fe80[0-9a-f]* [0-9a-f]* 40 20 80' /proc/net/if_inet6; do sleep 0.2; done
+printf 'GET /openstack/latest/meta_data.json HTTP/1.0\r\n\r\n' | nc -w 9 fe80::a9fe:a9fe%eth0 80 | grep uuid
+"""
+POSTS_AGAIN = b"""
+printf "POST /openstack/latest/password HTTP/1.0\\r\\nContent-Length: 5\\r\\n\\r\\nother" | nc -w 9 169.254.169.254 80
+"""
 STILL_LISTENS = b"""
 n=$(wc -l < /tmp/lines); until [ $(wc -l < /tmp/lines) -gt $n ]; do sleep 0.2; done; w=goes; echo it $w on.
 printf "GET /openstack/latest/meta_data.json HTTP/1.0\\r\\n\\r\\n" | nc -w 9 169.254.169.254 80 | grep uuid
@@ -75,14 +84,20 @@ def topology(ana_host: str, destination: str = "", *, bo_host: str = "h2") -> Cl
             port.mac_address,
             host=host,
             destination=to,
-            addresses=(FixedAddress("subnet", port.ip_address),),
+            addresses=(
+                FixedAddress("subnet", port.ip_address),
+                *(FixedAddress("subnet-6", one.ip_address) for one in port.more),
+            ),
             groups=("group",),
         )
         for port, host, to in ((ANA, ana_host, destination), (BO, bo_host, ""))
     )
     return CloudTopology(
         networks=(NetworkSpec(NETWORK),),
-        subnets=(SubnetSpec("subnet", NETWORK, "10.65.0.0/24", gateway_ip="10.65.0.1"),),
+        subnets=(
+            SubnetSpec("subnet", NETWORK, "10.65.0.0/24", gateway_ip="10.65.0.1"),
+            SubnetSpec("subnet-6", NETWORK, "fd00:65::/64"),
+        ),
         ports=ports,
         security_groups=(SecurityGroupSpec("group", rules={str(number): rule for number, rule in enumerate(RULES)}),),
     )
@@ -178,7 +193,6 @@ def test_a_port_is_plugged_from_its_guest_s_start_to_its_end(
         driver.spawn(guest, RecordedProgress())
         assert lab.nb("get", "Logical_Switch_Port", ANA.port_uuid, "up").strip() == "true"
         assert ours(lab, "h1") == [service, ANA.port_uuid]
-        assert not driver.filters_ports, "OVN filters, not the host"
         assert [card["mac_address"] for card in driver.diagnostics(guest.instance_uuid)["nics"]] == [ANA.mac_address]
         driver.stop()
 
@@ -235,7 +249,27 @@ def test_linux_guests_on_two_hosts_meet_read_of_themselves_and_keep_their_connec
         for driver, guest, port in ((source, ana, ANA), (destination, bo, BO)):
             text = wait_for(driver, guest.instance_uuid, b"novella: up after").decode()
             assert f"address {port.ip_address}\r\n" in text
-            assert f"novella: it is {guest.instance_uuid}\r\n" in text
+            for output in (
+                f"it is {guest.instance_uuid}",
+                "its name: web-42",
+                "its password: 200 OK",
+                "nothing there: 404 Not Found",
+            ):
+                assert f"novella: {output}\r\n" in text
+            assert driver.posted_password(guest.instance_uuid) == "sent!"
+            ask(driver, guest.instance_uuid, READS_BY_IPV6, f'"uuid": "{guest.instance_uuid}"'.encode())
+        with inside(lab, "h1"):  # the next agent goes on from the notes
+            source.stop()
+            source = driver_on("h1")
+            source.start()
+            stack.callback(source.stop)
+        note = state_dir(source) / "instances" / ana.instance_uuid / "network.json"
+        assert stat.S_IMODE(note.stat().st_mode) == 0o600
+        ask(source, ana.instance_uuid, POSTS_AGAIN, b"409 Conflict")
+        source.forget_password(ana.instance_uuid)
+        assert source.posted_password(ana.instance_uuid) == ""
+        ask(source, ana.instance_uuid, POSTS_AGAIN, b"200 OK")
+        assert source.posted_password(ana.instance_uuid) == "other"
         ask(source, ana.instance_uuid, PINGS, b"ping is answered.")
         ask(source, ana.instance_uuid, LISTENS, f"here is {bo.instance_uuid}".encode())
 
@@ -282,6 +316,36 @@ def test_a_move_that_does_not_happen_leaves_the_port_to_its_host(
     lab.nb("--wait=hv", "sync")
     assert lab.chassis_of(ANA.port_uuid) == "h1"
     lab.await_up(ANA.port_uuid)
+    source.stop()
+
+
+def test_a_guest_with_shared_disks_moves_with_its_port(
+    driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, database: NorthboundDatabase, tmp_path: Path
+) -> None:
+    """It goes on from the note that both hosts see."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    guest, service = guest_of(str(uuid4()), IMAGE, ports=(ANA,)), metadata_port_name(NETWORK)
+    with inside(lab, "h1"):
+        source = driver_on("h1", shared_dir=str(shared))
+        source.start()
+        source.spawn(guest, RecordedProgress())
+    database.write(desired(topology("h1", "h2")))
+    with inside(lab, "h2"):
+        destination = driver_on("h2", shared_dir=str(shared))
+        destination.start()
+        target = destination.prepare_live_migration(guest, is_block_migration=False)
+    with inside(lab, "h1"):
+        source.live_migrate(guest, target, RecordedProgress(), is_block_migration=False)
+        assert ours(lab, "h1") == []
+    database.write(desired(topology("h2")))
+    with inside(lab, "h2"):
+        destination.finish_live_migration(guest)
+        lab.await_up(ANA.port_uuid)
+        assert (ours(lab, "h2"), lab.chassis_of(ANA.port_uuid)) == ([service, ANA.port_uuid], "h2")
+        destination.destroy(guest.instance_uuid)
+        assert ours(lab, "h2") == []
+        destination.stop()
     source.stop()
 
 

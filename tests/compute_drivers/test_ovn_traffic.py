@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from django.conf import settings
 
-from compute_drivers.host_net import host_ports
+from compute_drivers.metadata_service.service import link_local
 from conductor.core.port_filters import EGRESS, INGRESS, IPV4, IPV6, FilterRule
 from conductor.network.device_owners import ROUTER_GATEWAY, ROUTER_INTERFACE
 from conductor.network.ovn.database import NorthboundDatabase
@@ -49,7 +49,7 @@ def router_port(name: str, number: int, subnet: str, address: str, owner: str) -
 
 def with_ipv6(guest: PortSpec) -> PortSpec:
     """Return a port with the address that its guest makes from its MAC address."""
-    own = str(host_ports.link_local(guest.mac_address).network_address).removeprefix("fe80::")
+    own = str(link_local(guest.mac_address)).removeprefix("fe80::")
     return replace(guest, addresses=(*guest.addresses, FixedAddress("a6", f"fd00:a::{own}")))
 
 

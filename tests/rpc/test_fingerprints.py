@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from conductor.core.compute_driver import GuestSpec, Inventory, NetworkPort, NodeReport, PortAddress, VolumeConnection
-from conductor.core.port_filters import AddressPair, FilterRule, PortFilter
 from conductor.core.request_spec import FlavorSpec, GroupSpec, ImageSpec, MoveSpec, RequestSpec
 from conductor.rpc import messages  # registers every message
 from conductor.rpc.codec import decode, encode, registered
@@ -37,7 +36,6 @@ CARRIED: dict[str, tuple[type[Any], ...]] = {
     "guest": (GuestSpec, FlavorSpec, ImageSpec, NetworkPort, PortAddress, VolumeConnection),
     "volume": (VolumeConnection,),
     "port": (NetworkPort, PortAddress),
-    "filters": (PortFilter, FilterRule, AddressPair),
     "report": (NodeReport, Inventory),
     "spec": (RequestSpec, FlavorSpec, ImageSpec, GroupSpec, MoveSpec),
 }

@@ -46,6 +46,13 @@ def test_given_options_are_converted() -> None:
             "Driver libvirt has no option 'statedir'. It has: cpu_",
         ),
         ({"state_dir": "/x", "virt_type": "xen"}, "Option libvirt.virt_type: 'xen' is not one of auto, kvm, qemu."),
+        *(
+            (
+                {"state_dir": "/x", "guest_network": removed},
+                f"Option libvirt.guest_network: '{removed}' is not one of ovn, qemu, none.",
+            )
+            for removed in ("bridge", "agent", "")
+        ),
         ({"state_dir": "/x", "vcpus": True}, "Option libvirt.vcpus: True is not a whole number."),
         ({"state_dir": "/x", "vcpus": 0}, "Option libvirt.vcpus: 0 is less than 1."),
         ({"state_dir": "/x", "ram_allocation_ratio": "1"}, "Option libvirt.ram_allocation_ratio: '1' is not a number."),

@@ -14,10 +14,9 @@ from uuid import uuid4
 
 import pytest
 
-from compute_drivers.libvirt import disks
+from compute_drivers.libvirt import disks, guest_socket
 from compute_drivers.libvirt.accounts import GuestAccounts
 from compute_drivers.libvirt.driver import LibvirtDriver
-from compute_drivers.user_net.wires import SocketEnd, WirePaths
 from conductor.core import guest_uids, posix_acl
 from conductor.core.errors import DriverError
 from conductor.core.posix_acl import READ, SEARCH, WRITE
@@ -306,51 +305,36 @@ class TestDisks:
             disks.backing_of(disk)
 
 
-class TestWires:
-    """The sockets of a port, in the folder of a guest that may put anything there."""
+class TestSockets:
+    """The sockets of a guest's consoles, in a folder in which the guest may put anything."""
 
     UID = BASE + 7
 
     @pytest.fixture
-    def paths(self, tmp_path: Path) -> WirePaths:
+    def theirs(self, tmp_path: Path) -> Path:
         own = tmp_path / "guest"
         own.mkdir(mode=0o700)
         os.chown(own, self.UID, BASE)
-        return WirePaths(own / "port.net", tmp_path / "guest.port.own")
+        return own / "tty"
 
     def listening(self, path: Path, uid: int) -> socket.socket:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        path.unlink(missing_ok=True)
         made.bind(str(path))
         os.chown(path, uid, -1)
         return made
 
-    def test_frames_reach_the_guest_after_each_of_its_starts(self, paths: WirePaths) -> None:
-        end = SocketEnd(paths)
-        for frame in (b"first", b"second"):
-            with self.listening(paths.theirs, self.UID) as qemu:
-                end.send(frame)
-                assert qemu.recv(64) == frame
-        with pytest.raises(ConnectionRefusedError):
-            end.send(b"nobody there")
-        end.close()
+    def test_a_socket_of_the_guest_s_is_opened(self, theirs: Path) -> None:
+        with self.listening(theirs, self.UID) as qemu, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
+            with guest_socket.opened(theirs) as address:
+                ours.sendto(b"typed", address)
+            assert qemu.recv(64) == b"typed"
 
-    def test_only_the_guest_itself_may_send(self, paths: WirePaths) -> None:
-        end = SocketEnd(paths)
-        found = paths.ours.stat()
-        assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (self.UID, 0o600)
-        end.close()
-
-    def test_frames_go_to_no_socket_of_the_hosts(self, paths: WirePaths, tmp_path: Path) -> None:
-        end = SocketEnd(paths)
-        with self.listening(tmp_path / "host.sock", 0) as host:
-            paths.theirs.symlink_to(tmp_path / "host.sock")
-            with pytest.raises(PermissionError, match="no socket of this guest"):
-                end.send(b"by a link")
-            paths.theirs.unlink()
-            os.link(tmp_path / "host.sock", paths.theirs)
-            with pytest.raises(PermissionError, match="no socket of this guest"):
-                end.send(b"by a second name")
-            with pytest.raises(BlockingIOError):
-                host.recv(64)
-        end.close()
+    def test_a_socket_of_the_host_s_is_not_opened(self, theirs: Path, tmp_path: Path) -> None:
+        with self.listening(tmp_path / "host.sock", 0):
+            theirs.symlink_to(tmp_path / "host.sock")
+            with pytest.raises(PermissionError, match="no socket of this guest"), guest_socket.opened(theirs):
+                pass
+            theirs.unlink()
+            os.link(tmp_path / "host.sock", theirs)
+            with pytest.raises(PermissionError, match="no socket of this guest"), guest_socket.opened(theirs):
+                pass

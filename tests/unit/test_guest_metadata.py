@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from compute_drivers.config_drive import build_iso
 from compute_drivers.metadata_files import metadata_files
 from compute_drivers.metadata_pages import MetadataPages
-from compute_drivers.user_net.http import MAX_BODY_BYTES, MAX_HEAD_BYTES, Exchange
+from compute_drivers.metadata_service.http import MAX_BODY_BYTES, MAX_HEAD_BYTES, Exchange
 from conductor.core.compute_driver import GuestFile, NetworkPort
 from tests.guests import guest_of, image_of
 

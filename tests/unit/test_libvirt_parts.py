@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from compute_drivers.image_cache import ImageCache
 from compute_drivers.libvirt import devices_xml, domain_xml, embedded, host_inventory, machine_spec, qemu_network
 from compute_drivers.libvirt.capability import choose_virt_type, missing_packages, probe
-from compute_drivers.user_net.wires import WirePaths
 from conductor.core.compute_driver import GuestSpec, NetworkPort
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
 from conductor.core.request_spec import FlavorSpec, ImageSpec
@@ -136,12 +135,16 @@ class TestUserNetwork:
         with pytest.raises(BuildAborted, match="at most 15 ports, not 16"):
             qemu_network.arguments([port()] * 16, "web-1")
 
-    def test_a_network_that_the_agent_plays_is_two_sockets(self) -> None:
-        paths = WirePaths(Path("/s,1/u.net"), Path("/s,1/u.own"))
-        words = qemu_network.arguments([port(), port(port_uuid="q", ip_address="")], "web-1", backends=lambda _: paths)
-        ends = "local.type=unix,local.path=/s,,1/u.net,remote.type=unix,remote.path=/s,,1/u.own"
-        assert words[1] == f"dgram,id=port-p,{ends}"
+    def test_a_tap_has_no_virtio_headers(self) -> None:
+        ports = [port(), port(port_uuid="q", ip_address="")]
+        words = qemu_network.arguments(ports, "web-1", backends=lambda _: qemu_network.Tap("no1"))
+        assert words[1] == "tap,id=port-p,ifname=no1,script=no,downscript=no,vnet_hdr=off"
         assert words[5] == "hubport,id=port-q,hubid=1"
+
+    def test_a_guest_without_a_network_has_cards_that_lead_nowhere(self) -> None:
+        ports = [port(), port(port_uuid="q", ip_address="fd00::5", cidr="fd00::/64")]
+        words = qemu_network.arguments(ports, "web-1", backends=lambda _: qemu_network.OwnNetwork.NONE)
+        assert [words[1], words[5]] == ["hubport,id=port-p,hubid=0", "hubport,id=port-q,hubid=1"]
 
     @given(st.text())
     def test_a_host_name_adds_no_words(self, hostname: str) -> None:

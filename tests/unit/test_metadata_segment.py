@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compute_drivers.metadata_pages import MetadataPages
-from compute_drivers.user_net import packets
-from compute_drivers.user_net.packets import ACK, RST, SYN, Segment
-from compute_drivers.user_net.shared_metadata import METADATA, METADATA_IPV6, OWN_MAC, MetadataReader, MetadataSegment
+from compute_drivers.metadata_service import packets
+from compute_drivers.metadata_service.packets import ACK, RST, SYN, Segment
+from compute_drivers.metadata_service.segment import METADATA, METADATA_IPV6, OWN_MAC, MetadataReader, MetadataSegment
 
 ANA, BO = MetadataReader("fa:16:3e:00:00:03", "10.64.0.3"), MetadataReader("fa:16:3e:00:00:04", "10.64.0.4")
 PAGE = "openstack/latest/meta_data.json"
@@ -102,7 +102,7 @@ def test_a_reader_finds_it_by_its_address_and_others_do_not() -> None:
     def requested(reader: MetadataReader, target: bytes = METADATA) -> list[bytes]:
         mac, address = mac_of(reader), IPv4Address(reader.ip_address).packed
         content = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, mac, address, bytes(6), target)
-        return serving().receive(packets.frame(packets.BROADCAST, mac, packets.ARP, content), 1.0)
+        return serving().receive(packets.frame(b"\xff" * 6, mac, packets.ARP, content), 1.0)
 
     (frame,) = requested(ANA)
     found = packets.frame_of(frame)

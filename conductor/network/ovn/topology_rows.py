@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Count, Max, Model, QuerySet, Sum, Value
 
-from conductor.core.port_filters import AddressPair
+from conductor.core.port_filters import AddressPair, FilterRule
 from conductor.network import dns_names, ipv6_modes, provider_networks
 from conductor.network.models import (
     AddressAllocation,
@@ -37,8 +37,7 @@ from conductor.network.ovn.topology import (
     SecurityGroupSpec,
     SubnetSpec,
 )
-from conductor.network.port_filtering import rule_of
-from conductor.network.ranges import normalized
+from conductor.network.ranges import normalized, normalized_range
 
 # Key of a policy → its limits
 Limits = Mapping[int | None, Sequence[BandwidthLimit]]
@@ -201,9 +200,21 @@ def _security_groups(groups: dict[int, SecurityGroup]) -> tuple[SecurityGroupSpe
             name=group.name,
             revision=group.revision_number,
             is_stateful=group.is_stateful,
-            rules={str(rule.uuid): rule_of(rule) for rule in rules[pk]},
+            rules={str(rule.uuid): _rule(rule) for rule in rules[pk]},
         )
         for pk, group in groups.items()
+    )
+
+
+def _rule(row: SecurityGroupRule) -> FilterRule:
+    return FilterRule(
+        direction=row.direction,
+        ethertype=row.ethertype,
+        protocol=row.protocol or "",
+        low=row.port_range_min,
+        high=row.port_range_max,
+        remote_prefix=normalized_range(row.remote_ip_prefix) if row.remote_ip_prefix else "",
+        remote_group=str(row.remote_group.uuid) if row.remote_group else "",
     )
 
 

@@ -300,14 +300,6 @@ class SteerLiveMigration(Command):
 # for the host itself: no run waits for an answer, and the host's reports show the result
 
 
-@message("filter_ports", version="1.0")
-class FilterPorts:
-    """Replace the rules of all ports of the host. `filters` are core.PortFilter as JSON, by port."""
-
-    host: str
-    filters: dict[str, Any]
-
-
 @message("keys_announced", version="1.0")
 class KeysAnnounced:
     """Announces the valid keys: `conductor_keys` are public keys by id, `accepted` the ids of the host's own keys.

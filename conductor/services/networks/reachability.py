@@ -22,14 +22,7 @@ PROTOCOLS = ("tcp", "udp", "icmp")
 LAST_PORT = 65_535
 _INGRESS, _EGRESS = "ingress", "egress"
 
-WITHIN_HOST = "within_host"  # between guests of one network that are on one host
-BETWEEN_HOSTS = "between_hosts"  # between guests of one network that are on two hosts
-ROUTED = "routed"  # between networks, and between floating IPs and guests
-# What a host's network carries, by the `guest_network` of its report. Any other carries no traffic between guests.
-CARRIES: Mapping[str, frozenset[str]] = {
-    "bridge": frozenset({WITHIN_HOST}),
-    "ovn": frozenset({WITHIN_HOST, BETWEEN_HOSTS, ROUTED}),
-}
+OVN = "ovn"  # the only `guest_network` of a host's report that carries traffic between guests
 NO_ROUTING = phrase(
     "Not carried here: no host of this cloud forwards traffic through routers and floating IPs. They are recorded, "
     "and servers don't answer at them."
@@ -180,24 +173,22 @@ def _carriage(start: _End, end: _End) -> PathCheck:
     title = phrase("Host network")
     if start.port is None or end.port is None or start.port.network_id != end.port.network_id:
         return _routed_carriage(title, [one for one in (start, end) if one.port is not None])
-    if WITHIN_HOST not in CARRIES.get(start.guest_network, ()):
-        why = phrase(
-            "Not carried here: the host of %(name)s doesn't connect its servers to each other.", name=start.name
-        )
-        return PathCheck(title, False, why)
+    for server in (start, end):
+        if server.guest_network != OVN:
+            why = phrase(
+                "Not carried here: the host of %(name)s doesn't connect its servers to each other.", name=server.name
+            )
+            return PathCheck(title, False, why)
     if start.host == end.host:
         return PathCheck(title, True, phrase("Both servers are on one host, which connects them."))
-    if all(BETWEEN_HOSTS in CARRIES.get(one.guest_network, ()) for one in (start, end)):
-        return PathCheck(title, True, phrase("The servers are on two hosts, which are connected."))
-    why = phrase("Not carried here: the servers are on different hosts, which aren't connected.")
-    return PathCheck(title, False, why)
+    return PathCheck(title, True, phrase("The servers are on two hosts, which are connected."))
 
 
 def _routed_carriage(title: str, servers: Sequence[_End]) -> PathCheck:
     if not carries_routes():
         return PathCheck(title, False, NO_ROUTING)
     for server in servers:
-        if ROUTED not in CARRIES.get(server.guest_network, ()):
+        if server.guest_network != OVN:
             why = phrase("Not carried here: the host of %(name)s doesn't forward routed traffic.", name=server.name)
             return PathCheck(title, False, why)
     return PathCheck(title, True, phrase("Routed traffic is carried."))

@@ -13,7 +13,7 @@ from conductor.db.transactions import write_tx
 from conductor.network import guest_addresses, operations, port_operations, ports, security_groups, seed, subnets
 from conductor.network.ipv6_modes import address_of
 from conductor.network.models import AddressAllocation, Network, Port, Subnet, SubnetPool
-from conductor.network.port_filtering import filters_of
+from conductor.network.ovn import topology_rows
 from conductor.network.port_operations import PortCreate
 from conductor.network.subnets import SubnetCreate
 from conductor.services.servers.types import NetworkRequest
@@ -150,7 +150,8 @@ def test_plug_returns_every_address_and_how_a_guest_gets_those_of_ipv6(people: A
     assert (port.ip_address, port.ipv6_mode) == ("10.0.0.2", "")
     second = PortAddress(further, "10.0.0.0/24", "10.0.0.1", ("9.9.9.9",))
     assert set(port.more) == {second, PortAddress(made, "fd00:64::/64", "fd00:64::1", (), "slaac")}
-    own = {pair.ip_address for pair in filters_of("host-1")[str(row.uuid)].pairs}
+    (spec,) = topology_rows.read().ports
+    own = {address.ip_address for address in spec.addresses}
     assert own == {"10.0.0.2", further, made}, "what it got while it runs, it may use"
 
 

@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from compute_drivers.user_net.http import Exchange
-from compute_drivers.user_net.packets import ACK, FIN, RST, SYN, Segment
+from compute_drivers.metadata_service.http import Exchange
+from compute_drivers.metadata_service.packets import ACK, FIN, RST, SYN, Segment
 
 MAX_SEGMENT_BYTES = 1460
 DEFAULT_SEGMENT_BYTES = 536

@@ -1,4 +1,4 @@
-"""Parses and builds Ethernet frames, ARP, IPv4, IPv6, TCP, UDP and ICMP. Parsers return None for malformed data."""
+"""Parses and builds Ethernet frames, ARP, IPv4, IPv6, TCP and ICMPv6. Parsers return None for malformed data."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 ARP, IPV4, IPV6 = 0x0806, 0x0800, 0x86DD
-ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
-BROADCAST = b"\xff" * 6
-BROADCAST_IP = b"\xff" * 4
+TCP, ICMPV6 = 6, 58
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 _ETHERNET = struct.Struct("!6s6sH")
 _ARP = struct.Struct("!HHBBH6s4s6s4s")
 _IPV4 = struct.Struct("!BBHHHBBH4s4s")
 _IPV6 = struct.Struct("!IHBB16s16s")
 _TCP = struct.Struct("!HHIIBBHHH")
-_UDP = struct.Struct("!HHHH")
 FRAGMENT_MASK = 0x3FFF  # more fragments flag and offset
 TTL = 64
 LINK_HOP_LIMIT = 255  # packets from other links have a lower one
@@ -116,25 +113,11 @@ def is_from_link(packet: Packet) -> bool:
 
 
 def packet_ipv6(source: bytes, target: bytes, protocol: int, payload: bytes) -> bytes:
-    """Build a packet, with the checksum of ICMPv6 (at byte 2) or UDP (at byte 6); TCP segments have theirs already."""
-    if protocol != TCP:
-        place = 2 if protocol == ICMPV6 else 6
+    """Build a packet, with the checksum of ICMPv6; TCP segments have theirs already."""
+    if protocol == ICMPV6:
         pseudo = source + target + struct.pack("!IHBB", len(payload), 0, 0, protocol)
-        checked = checksum(pseudo + payload) or 0xFFFF
-        payload = payload[:place] + struct.pack("!H", checked) + payload[place + 2 :]
+        payload = payload[:2] + struct.pack("!H", checksum(pseudo + payload)) + payload[4:]
     return _IPV6.pack(6 << 28, len(payload), protocol, LINK_HOP_LIMIT, source, target) + payload
-
-
-def udp_of(data: bytes) -> tuple[int, int, bytes] | None:
-    """Return source port, target port and data."""
-    if len(data) < _UDP.size:
-        return None
-    source, target, length, _ = _UDP.unpack_from(data)
-    return (source, target, data[_UDP.size : length]) if _UDP.size <= length <= len(data) else None
-
-
-def udp(source_port: int, target_port: int, data: bytes) -> bytes:
-    return _UDP.pack(source_port, target_port, _UDP.size + len(data), 0) + data  # 0: no checksum
 
 
 def segment_of(data: bytes) -> Segment | None:
@@ -165,12 +148,6 @@ def segment(source: bytes, target: bytes, wanted: Segment) -> bytes:
     whole = head + options + wanted.data
     pseudo = source + target + struct.pack("!BBH", 0, TCP, len(whole))
     return whole[:16] + struct.pack("!H", checksum(pseudo + whole)) + whole[18:]
-
-
-def icmp(kind: int, code: int, rest: bytes) -> bytes:
-    """Build an ICMP message; `rest` begins with the four type-specific header bytes."""
-    plain = struct.pack("!BBH", kind, code, 0) + rest
-    return plain[:2] + struct.pack("!H", checksum(plain)) + plain[4:]
 
 
 def checksum(data: bytes) -> int:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from compute_drivers import metadata_pages
 from compute_drivers.metadata_pages import MetadataPages
-from compute_drivers.user_net import packets
-from compute_drivers.user_net.http import Exchange
-from compute_drivers.user_net.tcp import TcpServer, refusal
+from compute_drivers.metadata_service import packets
+from compute_drivers.metadata_service.http import Exchange
+from compute_drivers.metadata_service.tcp import TcpServer, refusal
 from conductor.core.ovn_names import METADATA_MAC
 
 # Locally administered; every network has a service with this address.
