@@ -131,7 +131,7 @@ def create_monitor(context: RequestContext, requested: HealthMonitorCreate) -> H
         with _changing_members(pool):
             _refuse_type(pool, values["type"])
             if HealthMonitor.objects.filter(pool=pool).exists():
-                raise DuplicateHealthMonitor(f"Pool {pool.uuid} already has a health monitor.")
+                raise DuplicateHealthMonitor(f"Pool {pool.uuid} already has a health monitor.", field="pool_id")
             _refuse_short_delay(values["delay"], values["timeout"])
             now = timezone.now()
             monitor = HealthMonitor.objects.create(**values, pool=pool, created_at=now, updated_at=now)
@@ -176,7 +176,9 @@ def _add_member(context: RequestContext, pool: BalancerPool, requested: MemberCr
                 updated_at=now,
             )
     except IntegrityError:
-        raise DuplicateMember(f"Another member on this pool is already using ip {address} on its port.") from None
+        raise DuplicateMember(
+            f"Another member on this pool is already using ip {address} on its port.", field="address"
+        ) from None
 
 
 def _place(context: RequestContext, pool: BalancerPool, requested: MemberCreate) -> tuple[Subnet, str]:
@@ -186,7 +188,7 @@ def _place(context: RequestContext, pool: BalancerPool, requested: MemberCreate)
     else:
         subnet = load_balancers.vip_subnet(pool.balancer)
     if subnet is None:
-        raise NotFound("The load balancer's address has no subnet: give subnet_id.")
+        raise NotFound("The load balancer's address has no subnet: give subnet_id.", field="subnet_id")
     if subnet.network.is_external:
         raise InvalidInput("Invalid input for subnet_id. Members are on networks of projects.", field="subnet_id")
     if (":" in subnet.cidr) != (":" in pool.balancer.vip_address):

@@ -160,7 +160,8 @@ def _save(listener: BalancerListener) -> None:
     except IntegrityError:
         raise DuplicateListener(
             f"Another Listener on this Load Balancer is already using protocol_port {listener.protocol_port} "
-            f"with protocol {listener.protocol}"
+            f"with protocol {listener.protocol}",
+            field="protocol_port",
         ) from None
 
 

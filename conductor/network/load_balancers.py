@@ -18,7 +18,14 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.network import balancer_filters, filters, port_operations, port_rows, quotas
 from conductor.network.device_owners import BALANCER_VIP
-from conductor.network.errors import InvalidInput, LoadBalancerHasChildren, LoadBalancerNotFound, PortInUse
+from conductor.network.errors import (
+    InvalidInput,
+    InvalidIpForSubnet,
+    IpAddressAlreadyAllocated,
+    LoadBalancerHasChildren,
+    LoadBalancerNotFound,
+    PortInUse,
+)
 from conductor.network.filters import NetworkListQuery
 from conductor.network.models import BalancerListener, BalancerPool, LoadBalancer, Network, Port, Subnet
 from conductor.network.operations import get_network, refuse_other_project
@@ -123,9 +130,14 @@ def delete_balancer(context: RequestContext, balancer_id: str, *, is_cascade: bo
         port_rows.delete(ports)
 
 
+def is_available() -> bool:
+    """Whether OVN is configured: nothing else would carry the connections."""
+    return bool(settings.NOVELLA_OVN_NORTHBOUND)
+
+
 def require_ovn() -> None:
-    """Raise NotSupported where no OVN is configured: nothing else would carry the connections."""
-    if not settings.NOVELLA_OVN_NORTHBOUND:
+    """Raise NotSupported where load balancers are not available."""
+    if not is_available():
         raise NotSupported("Load balancers need OVN; this cloud has none. An operator sets NOVELLA_OVN_NORTHBOUND.")
 
 
@@ -161,7 +173,10 @@ def _vip(context: RequestContext, requested: LoadBalancerCreate, balancer_id: st
     chosen = AddressRequest(str(subnet.uuid) if subnet else None, requested.vip_address or None)
     values = {"name": f"ovn-lb-vip-{balancer_id}", "project_id": project_id, **device}
     wanted = PortCreate(str(network.uuid), fixed_ips=[chosen], security_groups=[], values=values)
-    port = port_operations.create_port(context, wanted)
+    try:
+        port = port_operations.create_port(context, wanted)
+    except (InvalidIpForSubnet, IpAddressAlreadyAllocated) as error:
+        raise type(error)(error.message, field="vip_address") from None
     return port, port.addresses.get().ip_address
 
 

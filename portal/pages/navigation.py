@@ -48,6 +48,7 @@ PLACES = (
     NavigationEntry("Networks", "resources", "network", "g n", group="Network", argument="networks"),
     NavigationEntry("Routers", "resources", "router", "g r", group="Network", argument="routers"),
     NavigationEntry("Floating IPs", "resources", "globe", "g f", group="Network", argument="floating-ips"),
+    NavigationEntry("Load balancers", "resources", "balancer", "g .", group="Network", argument="load-balancers"),
     NavigationEntry("Security groups", "resources", "shield", "g x", group="Network", argument="security-groups"),
     NavigationEntry("Key pairs", "resources", "key", "g k", group="Access", argument="key-pairs"),
     NavigationEntry("Credentials", "resources", "lock", "g c", group="Access", argument="credentials"),

@@ -1,6 +1,8 @@
-"""Readers and actions of the network API's collections: the same functions, schemas and JSON."""
+"""Readers and actions of collections of the network and load balancer APIs: the same functions, schemas and JSON."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from conductor.core.context import RequestContext
 from conductor.core.page import Page
@@ -66,6 +68,18 @@ def rename(collection: Collection, segment: str, cli: str) -> ResourceAction:
 
 def delete(collection: Collection, segment: str, cli: str, does: str) -> ResourceAction:
     """Return the action that deletes one of the collection; `segment` is the collection's in paths."""
+    return delete_at(
+        collection,
+        lambda item: f"{ROOT}/{segment}/{item['id']}",
+        does,
+        lambda item: [f"openstack {cli} delete", named(item)],
+    )
+
+
+def delete_at(
+    collection: Collection, path: Callable[[Item], str], does: str, cli: Callable[[Item], list[str]]
+) -> ResourceAction:
+    """Return the action that deletes one of the collection, with its path and command."""
     delete_one = collection.delete
     assert delete_one is not None
 
@@ -80,7 +94,7 @@ def delete(collection: Collection, segment: str, cli: str, does: str) -> Resourc
         is_danger=True,
         is_bulk=True,
         icon="trash",
-        call=lambda form: Call("DELETE", f"{ROOT}/{segment}/{form.item['id']}"),
+        call=lambda form: Call("DELETE", path(form.item)),
         execute=execute,
-        cli=lambda form: [f"openstack {cli} delete", named(form.item)],
+        cli=lambda form: cli(form.item),
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.utils.translation import gettext
 
+from conductor.services.networks.balancers import MONITOR_OWNER, VIP_OWNER
 from portal.api.network import resources as api
 from portal.pages.networking.choices import NETWORKS
 from portal.pages.networking.collections import ROOT, create, delete, reader, rename
@@ -76,6 +77,8 @@ def _device(item: Item, names: Names) -> Cell:
         return columns.link_to(ident, "servers", names)
     if owner in ("network:router_interface", "network:router_gateway"):
         return columns.link_to(ident, "routers", names)
+    if owner in (VIP_OWNER, MONITOR_OWNER):
+        return columns.link_to(ident.removeprefix("lb-"), "load-balancers", names)
     return Cell("text", owner.removeprefix("network:") or "nothing")
 
 
@@ -110,6 +113,7 @@ NETWORKS_KIND = Resource(
     parts=(
         RelatedTable("Subnets", "subnets", lambda item: {"network_id": str(item["id"])}, "create", "network_id"),
         RelatedTable("Ports", "ports", lambda item: {"network_id": str(item["id"])}),
+        RelatedTable("Load balancers", "load-balancers", lambda item: {"vip_network_id": str(item["id"])}),
     ),
     actions=(
         ResourceAction(
@@ -220,7 +224,7 @@ PORTS_KIND = Resource(
     reader=reader(api.PORTS),
     sorting="sort_key",
     empty="A port connects a server to a network.",
-    names=("networks", "servers", "routers", "security-groups"),
+    names=("networks", "servers", "routers", "security-groups", "load-balancers"),
     name_of=lambda item: str(item.get("name") or item["mac_address"]),
     columns=(
         Column("Name", columns.text("name"), sort="name"),

@@ -164,6 +164,7 @@ SECURITY = (
         empty="A rule allows one type of traffic.",
         names=("security-groups",),
         name_of=rule_words,
+        whole=("security-groups", "security_group_id"),
         columns=(
             Column("Rule", lambda item, names: Cell("text", rule_words(item))),
             Column("Group", columns.link("security_group_id", "security-groups")),

@@ -28,6 +28,11 @@ NETWORK_WORDS = {
     "floatingip": "Floating IPs",
     "security_group": "Security groups",
     "security_group_rule": "Security rules",
+    "loadbalancer": "Load balancers",
+    "listener": "Listeners",
+    "pool": "Pools",
+    "member": "Pool members",
+    "healthmonitor": "Health monitors",
 }
 # Kinds of rows without a limit in the quota APIs (conductor.row_limits).
 ROW_WORDS = {

@@ -20,7 +20,7 @@ from portal.pages.notes import leave_note
 from portal.pages.page_lengths import LONG_PAGE
 from portal.pages.permissions import PageRequest, signed_in
 from portal.pages.resource_pages.catalog import may_do
-from portal.pages.resource_pages.views import all_of, item_url, items_of, list_url, resource_of
+from portal.pages.resource_pages.views import all_of, item_url, items_of, list_url, resource_of, whole_url
 from portal.pages.resources import forms, service_calls
 from portal.pages.resources.model import ActionResult, Call, FollowUp, Item, Resource, ResourceAction, SubmittedForm
 from portal.pages.resources.service_calls import ServiceOperation
@@ -159,6 +159,8 @@ def _done(request: PageRequest, sheet: Sheet, form: SubmittedForm, answer: Actio
             sentence = gettext("%(title)s: request accepted. This page updates when it is done.") % {"title": title}
             tone = "waiting"
         leave_note(request, sentence, tone)
+    if resource.whole[0] and (action.is_danger or action.is_creation):
+        return redirect(whole_url(resource, about))
     if action.is_danger or not about or not resource.id_of(about):
         return redirect(list_url(resource))
     return redirect(f"{item_url(resource, resource.id_of(about))}{'/' + action.tab if action.tab else ''}")
@@ -217,6 +219,7 @@ def _form(request: PageRequest, sheet: Sheet, status: int = 200) -> HttpResponse
         (resource.id_of(one), resource.name_of(one) or resource.id_of(one), action.why_not(one)) for one in sheet.items
     ]
     is_single = len(sheet.items) == 1
+    back_url = item_url(resource, resource.id_of(sheet.item)) if is_single else whole_url(resource, values)
     context = {
         "resource": resource,
         "action": action,
@@ -227,7 +230,7 @@ def _form(request: PageRequest, sheet: Sheet, status: int = 200) -> HttpResponse
         "call": _call(action, requested),
         "command": forms.command(action, requested),
         "submit_url": reverse("resource-action", args=[resource.id, action.id]),
-        "back_url": item_url(resource, resource.id_of(sheet.item)) if is_single else list_url(resource),
+        "back_url": back_url,
         "list_url": list_url(resource),
         "has_file": any(one.kind == "file" for one in action.fields),
     }

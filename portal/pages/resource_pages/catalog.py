@@ -9,7 +9,7 @@ from portal.pages import policies
 from portal.pages.access import keypairs, projects, security, users
 from portal.pages.hosts import aggregates, service_resources
 from portal.pages.images import images
-from portal.pages.networking import networks, routers, security_groups
+from portal.pages.networking import load_balancers, networks, routers, security_groups
 from portal.pages.operations import announcements
 from portal.pages.projects import limits
 from portal.pages.resource_pages import server_resources
@@ -28,6 +28,7 @@ RESOURCES: tuple[Resource, ...] = (
     *networks.KINDS,
     routers.ROUTERS,
     routers.FLOATING_IPS,
+    *load_balancers.KINDS,
     *security_groups.SECURITY,
     keypairs.KEY_PAIRS,
     security.CREDENTIALS,

@@ -22,7 +22,7 @@ from portal.pages.live_marks import live_marks
 from portal.pages.permissions import PageRequest, signed_in
 from portal.pages.resource_pages.catalog import BY_ID, may_do
 from portal.pages.resource_pages.server_resources import SERVER
-from portal.pages.resources import forms, service_calls
+from portal.pages.resources import columns, forms, service_calls
 from portal.pages.resources.model import (
     Cell,
     Column,
@@ -90,12 +90,12 @@ def list_context(request: PageRequest, resource: Resource, narrowed: Mapping[str
     items, next_query = _found(request, resource, given, narrowed or {})
     names = names_for(request, resource)
     caller = request.caller
-    columns = [column for column in resource.columns if column.is_in_list]
+    shown = [column for column in resource.columns if column.is_in_list]
     return {
         "caller": caller,
         "resource": resource,
         "rows": [_row(resource, item, names) for item in items],
-        "columns": [_head(resource, column, given) for column in columns],
+        "columns": [_head(resource, column, given) for column in shown],
         "given": given,
         "filters": [
             forms.FormQuestion(
@@ -207,6 +207,18 @@ def item_url(resource: Resource, ident: str) -> str:
     return f"{list_url(resource)}/of/{quote(ident, safe='')}"
 
 
+def whole_url(resource: Resource, item: Item) -> str:
+    """Return the address of the resource that an item is a part of; that of the list for none."""
+    kind, name = resource.whole
+    return item_url(BY_ID[kind], str(item[name])) if kind and item.get(name) else list_url(resource)
+
+
+def whole_link(resource: Resource, item: Item, names: Names) -> Cell | None:
+    """Return the link to the resource that an item is a part of; None for none."""
+    kind, name = resource.whole
+    return columns.link_to(str(item[name]), kind, names) if kind and item.get(name) else None
+
+
 def action_url(resource: Resource, action: ResourceAction, ident: str = "") -> str:
     url = reverse("resource-action", args=[resource.id, action.id])
     return f"{url}?{urlencode({'item': ident})}" if ident else url
@@ -246,6 +258,7 @@ def page_context(request: PageRequest, resource: Resource, ident: str) -> dict[s
         "name": resource.name_of(item) or ident[:8],
         "list_url": list_url(resource),
         "item_url": item_url(resource, ident),
+        "whole": whole_link(resource, item, names),
         "facts": [(column, column.show(item, names)) for column in resource.columns],
         "state": next((cell for cell in (c.show(item, names) for c in resource.columns) if cell.kind == "state"), None),
         "links": [link for link in links if not link.why_not],
@@ -283,11 +296,8 @@ def _part(request: PageRequest, part: RelatedTable, item: Item, ident: str) -> d
         and may_do(request.caller, resource, action)
         and not _is_of_others(request.caller, resource, item)
     )
-    url = (
-        f"{action_url(resource, action)}?{urlencode({part.create_field: ident})}"
-        if action is not None and may_create
-        else ""
-    )
+    values = part.create_values(item) if part.create_values else {part.create_field: ident}
+    url = f"{action_url(resource, action)}?{urlencode(values)}" if action is not None and may_create and values else ""
     return {
         **list_context(request, resource, part.query(item)),
         "part": part,

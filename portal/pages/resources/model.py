@@ -207,13 +207,18 @@ class ResourceAction:
 
 @dataclass(frozen=True)
 class RelatedTable:
-    """A table on a resource's page with related resources. `filter` is the query of their list."""
+    """A table on a resource's page with related resources. `query` is that of their list.
+
+    `create` is the action that adds one. Its form begins with the resource in `create_field`, or with `create_values`;
+    without values it is not offered.
+    """
 
     title: str
     resource: str
     query: Callable[[Item], Mapping[str, str]]
     create: str = ""
     create_field: str = ""
+    create_values: Callable[[Item], Mapping[str, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -257,6 +262,8 @@ class Resource:
     more: tuple[RelatedRequest, ...] = ()
     notice: Callable[[], str] = lambda: ""  # a notice above the list and on each page
     lock: str = ""  # the resource type of workflow locks: its page shows the workflow that holds one
+    # The kind that it is a part of, and the item's field with the id: forms return there. Empty for none.
+    whole: tuple[str, str] = ("", "")
 
     @property
     def creation(self) -> ResourceAction | None:

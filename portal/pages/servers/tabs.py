@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlencode
@@ -11,6 +12,7 @@ from django.urls import reverse
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, NotFound
 from conductor.services.consoles import diagnostics
+from conductor.services.networks import balancers
 from conductor.services.scheduling import decisions
 from conductor.services.scheduling.types import DecisionQuery
 from conductor.services.servers import interfaces as server_interfaces
@@ -19,8 +21,11 @@ from conductor.services.servers.types import InstanceData
 from conductor.services.volumes import volumes
 from conductor.services.workflows import locks
 from conductor.services.workflows.locks import LockQuery
+from portal.pages import policies
+from portal.pages.networking.load_balancers import LOAD_BALANCERS
 from portal.pages.resource_pages.catalog import may_do
 from portal.pages.resource_pages.server_resources import SERVER
+from portal.pages.resource_pages.views import item_url
 from portal.pages.scheduling import placement
 from portal.pages.storage.snapshot_schedules import BADGES, SCHEDULES, when
 
@@ -95,7 +100,21 @@ def network_of(caller: RequestContext, server: InstanceData) -> dict[str, Any]:
         for one in interfaces
     ]
     links = action_links(caller, server, "attach-network", "add-group", "remove-group")
-    return {"rows": rows, "links": links, "groups": server.security_groups, "reach_url": _reach_url(server)}
+    return {
+        "rows": rows,
+        "links": links,
+        "groups": server.security_groups,
+        "reach_url": _reach_url(server),
+        "balancers": _balancers(caller, [place for one in interfaces for place in one.addresses]),
+    }
+
+
+def _balancers(caller: RequestContext, places: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the load balancers with a member at these addresses: the address of the page, and the name."""
+    if not (places and policies.may(caller, LOAD_BALANCERS.service, LOAD_BALANCERS.rule)):
+        return []
+    found = balancers.balancers_at(caller, places)
+    return [(item_url(LOAD_BALANCERS, ident), name or ident[:8]) for ident, name in found.items()]
 
 
 def _reach_url(server: InstanceData) -> str:
