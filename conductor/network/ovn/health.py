@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conductor.network.ovn.errors import DatabaseUnavailable
+from conductor.network.ovn.gateways import gateway_hosts_of
 from conductor.network.ovn.tls import TlsFiles
 
 _AT_ONCE = 65_536
@@ -20,11 +21,15 @@ _AT_ONCE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class OvnHealth:
-    """The number of the last configuration, and the numbers that northd and each host have carried out."""
+    """The number of the last configuration, and the numbers that northd and each host have carried out.
+
+    `gateways` are the hosts that connect routers with external networks.
+    """
 
     configuration: int
     northd: int
     hosts: Mapping[str, int]
+    gateways: frozenset[str] = frozenset()
 
     @property
     def is_northd_late(self) -> bool:
@@ -35,13 +40,25 @@ class OvnHealth:
         """Return the hosts that have not carried out the configuration before the last one."""
         return sorted(name for name, carried_out in self.hosts.items() if carried_out < self.configuration - 1)
 
+    @property
+    def dead_gateways(self) -> list[str]:
+        """Return the gateways that have not carried out what northd gave to hosts two configurations ago."""
+        return sorted(name for name in self.gateways if self.hosts.get(name, 0) < self.northd - 1)
+
 
 def read(northbound: str, southbound: str, *, seconds: float, tls: TlsFiles | None = None) -> OvnHealth:
     """Ask both databases, each within `seconds`. Raises DatabaseUnavailable."""
     own = _select(northbound, seconds, tls, "OVN_Northbound", "NB_Global", ["nb_cfg", "sb_cfg"])
     hosts = _select(southbound, seconds, tls, "OVN_Southbound", "Chassis_Private", ["name", "nb_cfg"])
+    chassis = _select(southbound, seconds, tls, "OVN_Southbound", "Chassis", ["name", "other_config"])
+    reported = {row["name"]: dict(row["other_config"][1]) for row in chassis}
     first = own[0] if own else {"nb_cfg": 0, "sb_cfg": 0}
-    return OvnHealth(first["nb_cfg"], first["sb_cfg"], {row["name"]: row["nb_cfg"] for row in hosts})
+    return OvnHealth(
+        first["nb_cfg"],
+        first["sb_cfg"],
+        {row["name"]: row["nb_cfg"] for row in hosts},
+        frozenset(host.name for host in gateway_hosts_of(reported)),
+    )
 
 
 def _select(

@@ -22,9 +22,9 @@ from conductor.network.ovn import port_states, topology_rows
 from conductor.network.ovn.balancing import CheckedMember, checked_members
 from conductor.network.ovn.database import NorthboundDatabase, SouthboundDatabase
 from conductor.network.ovn.desired import desired
+from conductor.network.ovn.gateways import gateway_hosts_of
 from conductor.network.ovn.northbound import Northbound
 from conductor.network.ovn.routing import failover_options
-from conductor.network.ovn.topology import GatewayHost
 from conductor.services.networks import ovn_state
 from conductor.services.networks.ovn_state import LEASE
 
@@ -119,25 +119,3 @@ class _Held:
 
     def close(self) -> None:
         self._stack.close()
-
-
-def gateway_hosts_of(chassis: Mapping[str, Mapping[str, str]]) -> tuple[GatewayHost, ...]:
-    """Return the hosts that may be gateways, in order: those with `enable-chassis-as-gw`, or, without any, all.
-
-    Args:
-        chassis: The configuration of hosts by name, as they report it in the southbound database.
-    """
-    marked = {
-        name
-        for name, values in chassis.items()
-        if "enable-chassis-as-gw" in values.get("ovn-cms-options", "").split(",")
-    }
-    return tuple(
-        GatewayHost(name, tuple(sorted(_physical_networks(chassis[name].get("ovn-bridge-mappings", "")))))
-        for name in sorted(marked or chassis)
-    )
-
-
-def _physical_networks(mappings: str) -> list[str]:
-    """Return the names in `physnet1:br-ex,physnet2:br-other`."""
-    return [name for mapping in mappings.split(",") if (name := mapping.partition(":")[0].strip())]

@@ -14,10 +14,11 @@ from conductor.journal.models import PeriodicLease
 from conductor.network import operations, port_operations, ports, qos, security_groups, subnets
 from conductor.network.models import Port, Subnet
 from conductor.network.ovn.errors import DatabaseUnavailable
+from conductor.network.ovn.gateways import gateway_hosts_of
 from conductor.network.ovn.topology import GatewayHost
 from conductor.network.security_groups import SecurityGroupRuleCreate
 from conductor.services.networks import ovn_projection
-from conductor.services.networks.ovn_projection import OvnProjection, gateway_hosts_of
+from conductor.services.networks.ovn_projection import OvnProjection
 from tests.counting import counted
 from tests.fixtures.ports import make_network, make_port, plug
 from tests.services import ovn

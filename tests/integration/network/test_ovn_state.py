@@ -17,6 +17,7 @@ from conductor.journal.models import PeriodicLease
 from conductor.network.ovn import health
 from conductor.network.ovn.errors import DatabaseUnavailable
 from conductor.network.ovn.health import OvnHealth
+from conductor.services.networks import ovn_state
 from conductor.services.networks.ovn_projection import OvnProjection
 from conductor.services.networks.ovn_state import LEASE
 from conductor.services.operations import system_health
@@ -83,6 +84,25 @@ def test_a_host_that_hangs_is_seen(people: Any, lab: ovn.Lab, projection: OvnPro
 
     wait_until("northd has carried it out", lambda: component(people).state == LOOK)
     assert component(people).troubles == ("h1 hasn't carried out the last changes.",)
+    lab.sb("--all", "destroy", "Chassis_Private")
+
+
+def test_a_gateway_that_hangs_is_found(people: Any, lab: ovn.Lab, projection: OvnProjection) -> None:
+    factories.cells()
+    for name, address, options in (("h1", "127.0.0.2", "enable-chassis-as-gw"), ("h2", "127.0.0.3", "none")):
+        lab.sb("chassis-add", name, "geneve", address)
+        lab.sb("set", "Chassis", name, f"other_config:ovn-cms-options={options}")
+        lab.sb("create", "Chassis_Private", f"name={name}", "nb_cfg=0")
+    for _ in range(2):
+        projection.carry_out()
+        projection.release()  # the next one begins with a comparison
+
+    wait_until("northd has carried it out", lambda: component(people).state == LOOK)
+    found = ovn_state.read(seconds=WAIT_SECONDS).health
+    assert found is not None
+    assert (found.late_hosts, found.dead_gateways) == (["h1", "h2"], ["h1"])
+    for name in ("h1", "h2"):
+        lab.sb("chassis-del", name)
     lab.sb("--all", "destroy", "Chassis_Private")
 
 

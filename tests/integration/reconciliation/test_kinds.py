@@ -16,9 +16,12 @@ from conductor.core.states import MigrationStatus, RunState, StepState
 from conductor.db.transactions import database_now
 from conductor.journal.models import Event, LockWait, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 from conductor.network.models import Port
+from conductor.network.ovn.health import OvnHealth
 from conductor.placement import allocations, consumers_allocations, inventories, providers
 from conductor.placement.consumers_allocations import ConsumerAllocations, ProviderAllocation
 from conductor.placement.models import Consumer, ProviderInventory
+from conductor.services.networks import ovn_state
+from conductor.services.networks.ovn_state import OvnState
 from conductor.services.operations.reconciliation import reconciler
 from conductor.services.operations.reconciliation.kinds import KINDS
 from conductor.services.operations.reconciliation.reconciler import RepairOutcome
@@ -39,6 +42,7 @@ class Cloud:
     dead: str
     host: str
     caller: Any
+    patch: pytest.MonkeyPatch
 
     @property
     def row(self) -> Any:
@@ -46,7 +50,7 @@ class Cloud:
 
 
 @pytest.fixture
-def cloud(hosts: Hosts, launch: Any, ana: Any) -> Cloud:
+def cloud(hosts: Hosts, launch: Any, ana: Any, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     from conductor.services.servers import instances
     from tests.integration.flows.moving import run_to_the_end
 
@@ -54,7 +58,7 @@ def cloud(hosts: Hosts, launch: Any, ana: Any) -> Cloud:
     instances.delete(ana, dead)
     run_to_the_end(hosts)
     report_guests({instance_of(alive).host or "": [alive]})
-    return Cloud(alive, dead, instance_of(alive).host or "", ana)
+    return Cloud(alive, dead, instance_of(alive).host or "", ana, monkeypatch)
 
 
 def report_guests(guests: dict[str, list[str]]) -> None:
@@ -128,6 +132,12 @@ def port_on_wrong_host(cloud: Cloud) -> Callable[[], bool]:
 
 def port_not_bound(cloud: Cloud) -> None:
     Port.objects.update(status="DOWN")
+
+
+def gateway_dead(cloud: Cloud) -> None:
+    seen = OvnState(1.0, OvnHealth(9, 9, {"net-1": 7, "net-2": 8, "vm-1": 2}, frozenset({"net-1", "net-2"})))
+    cloud.patch.setattr(ovn_state, "is_configured", lambda: True)
+    cloud.patch.setattr(ovn_state, "read", lambda *, seconds: seen)
 
 
 def lend(cloud: Cloud, to: str, status: str = "in-use") -> VolumeAttachment:
@@ -324,7 +334,7 @@ PLANTS: dict[str, Callable[[Cloud], Callable[[], bool] | None]] = {
     plant.__name__: plant
     for plant in (
         allocation_of_failed_move, allocation_without_host, instance_without_allocation,
-        allocation_on_wrong_host, port_not_bound,
+        allocation_on_wrong_host, port_not_bound, gateway_dead,
         usage_miscounted, port_of_dead_instance, port_of_unknown, port_on_wrong_host, volume_of_dead_instance,
         device_of_dead_instance, volume_half_lent, attachment_without_device, device_without_attachment,
         state_without_workflow, instance_doubled, instance_unmapped, instance_missing, mapping_of_dead_instance,
@@ -382,6 +392,15 @@ def test_a_port_of_a_server_that_is_off_may_be_down(cloud: Cloud) -> None:
     Instance.objects.using(CELL).filter(uuid=cloud.alive).update(vm_state="stopped")
 
     assert found_by(grace_seconds=0) == {}
+
+
+def test_only_gateways_that_are_behind_northd_are_reported(cloud: Cloud) -> None:
+    gateway_dead(cloud)
+
+    assert found_by(grace_seconds=0) == {"gateway_dead": RepairOutcome.LEFT}
+    finding = Finding.objects.get()
+    assert finding.subject == "gateway:net-1"
+    assert "ovn-sbctl chassis-del net-1" in finding.detail
 
 
 def test_a_port_is_left_to_the_host_of_its_server_after_a_move_that_ended(cloud: Cloud) -> None:

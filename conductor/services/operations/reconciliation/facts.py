@@ -9,12 +9,15 @@ from functools import cached_property
 
 from conductor.cells.lookup import API_ALIAS, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
+from conductor.network.ovn.health import OvnHealth
+from conductor.services.networks import ovn_state
 from conductor.services.operations.reconciliation import api_facts, cell_facts
 from conductor.services.operations.reconciliation.api_facts import ApiFacts
 from conductor.services.operations.reconciliation.cell_facts import CellRecords, InstanceFact, MoveFact
 from conductor.services.operations.reconciliation.journal_facts import JournalFacts
 
 TIMEOUT_SECONDS = 60.0
+OVN_SECONDS = 3.0
 
 
 def instance_resource(instance_uuid: str) -> str:
@@ -34,6 +37,7 @@ class ReconciliationFacts:
     down: Mapping[str, str] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()  # uuids that are deleted according to one database
     is_complete: bool = True  # every cell was queried and has responded
+    ovn: OvnHealth | None = None  # None without OVN, or where a database of OVN does not answer
 
     @cached_property
     def alive(self) -> Mapping[str, InstanceFact]:
@@ -112,6 +116,7 @@ def load(cells: Iterable[str] = ()) -> ReconciliationFacts:
         down=gathered.failures,
         dead=frozenset(dead),
         is_complete=set(answered) == set(every),
+        ovn=ovn_state.read(seconds=OVN_SECONDS).health if ovn_state.is_configured() else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conductor.services.operations.reconciliation import (
     allocations,
+    gateways,
     guests,
     instances,
     locks,
@@ -21,6 +22,7 @@ KINDS: tuple[DiscrepancyKind, ...] = (
     *moves.KINDS,
     *volumes.KINDS,
     *ports.KINDS,
+    *gateways.KINDS,
     *locks.KINDS,
     *undos.KINDS,
 )
