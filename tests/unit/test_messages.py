@@ -63,11 +63,11 @@ def test_pages_show_messages_in_their_language() -> None:
         ),
         (
             message("log.step_failed", step=word("Spawn on host"), error="no disk (DriverError)"),
-            "„Auf dem Host starten“ ist fehlgeschlagen: no disk (DriverError)",
+            "„Auf dem Host bauen“ ist fehlgeschlagen: no disk (DriverError)",
         ),
         (
             message("scheduling.near_filter", count=2, filter=plugin_name("ComputeFilter")),
-            "2 Hosts werden nur von „Compute-Dienst“ abgewiesen.",
+            "2 Hosts werden nur von „Compute-Dienst“ abgelehnt.",
         ),
         (message("migration.pause", seconds=1.26), None),
         (
