@@ -184,8 +184,8 @@ def it_says_of_one_host_what_it_says_of_all(subject: PluginUnderTest) -> None:
             _require(alone == of_some, f"of {state.host} `mask` says {reported} and `mask_among` says {of_some}")
 
 
-def who_is_turned_away_hears_why(subject: PluginUnderTest) -> None:
-    plugin, turned_away = subject.made(), 0
+def each_rejection_has_a_reason(subject: PluginUnderTest) -> None:
+    plugin, rejected = subject.made(), 0
     for hosts, spec in subject.questions():
         for state in hosts.states:
             verdict = plugin.host_passes(state, spec)
@@ -193,12 +193,12 @@ def who_is_turned_away_hears_why(subject: PluginUnderTest) -> None:
                 isinstance(verdict, Verdict), f"`host_passes` is to return PASS or reject(…), not {_form(verdict)}"
             )
             if not verdict:
-                turned_away += 1
-                _require(bool(verdict.reason.strip()), "say why a host is turned away: `reject` with a reason")
+                rejected += 1
+                _require(bool(verdict.reason.strip()), "say why a host is rejected: `reject` with a reason")
                 _require(len(verdict.reason) <= LONGEST_REASON, f"a reason has at most {LONGEST_REASON} letters")
                 _require(state.host not in verdict.reason, "tenants read the reason: name no host in it")
-    if not turned_away:
-        raise NotTried("it turned no host away: give a request with --hint, --extra-spec, --property or --request")
+    if not rejected:
+        raise NotTried("it rejected no host: give a request with --hint, --extra-spec, --property or --request")
 
 
 def each_host_has_one_finite_number(subject: PluginUnderTest) -> None:
@@ -245,7 +245,7 @@ OF_BOTH: tuple[Law, ...] = (
 OF_FILTERS: tuple[Law, ...] = (
     a_mask_has_one_bool_for_each_host,
     it_says_of_one_host_what_it_says_of_all,
-    who_is_turned_away_hears_why,
+    each_rejection_has_a_reason,
 )
 OF_WEIGHERS: tuple[Law, ...] = (each_host_has_one_finite_number, its_multiplier_is_a_number_with_an_option)
 

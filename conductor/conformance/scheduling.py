@@ -70,9 +70,9 @@ class FilterConformance(_Law):
     def test_it_says_of_one_host_what_it_says_of_all(self, subject: PluginUnderTest) -> None:
         law.it_says_of_one_host_what_it_says_of_all(subject)
 
-    def test_who_is_turned_away_hears_why(self, subject: PluginUnderTest) -> None:
+    def test_each_rejection_has_a_reason(self, subject: PluginUnderTest) -> None:
         with suppress(NotTried):  # a filter may accept all of these hosts
-            law.who_is_turned_away_hears_why(subject)
+            law.each_rejection_has_a_reason(subject)
 
 
 class WeigherConformance(_Law):

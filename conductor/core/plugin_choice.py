@@ -14,9 +14,9 @@ DECIDES = "decides"
 SHADOW = "shadow"  # it runs and is recorded, and does not decide
 MODES = (DECIDES, SHADOW)
 
-TURN_AWAY = "turn away"
+REJECT_HOSTS = "reject"
 LET_PASS = "let pass"
-CONSEQUENCES = (TURN_AWAY, LET_PASS)
+CONSEQUENCES = (REJECT_HOSTS, LET_PASS)
 
 PluginKey = tuple[str, str]  # kind and name
 

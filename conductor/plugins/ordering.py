@@ -14,7 +14,7 @@ from typing import Any, TypeGuard, TypeVar
 from conductor.core.errors import NovellaError
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState
-from conductor.core.plugin_choice import FILTER, LET_PASS, SHADOW, TURN_AWAY, WEIGHER, PluginKey, PluginKindSettings
+from conductor.core.plugin_choice import FILTER, LET_PASS, REJECT_HOSTS, SHADOW, WEIGHER, PluginKey, PluginKindSettings
 from conductor.core.request_spec import RequestSpec
 from conductor.core.verdict import Verdict
 from conductor.core.weigher import Weigher
@@ -68,7 +68,7 @@ def chosen(
         ),
         multipliers=_multipliers(weighers, choice[WEIGHER]),
         fail_open=frozenset(name for (_, name), settings in per_plugin if settings.on_failure == LET_PASS),
-        fail_closed=frozenset(name for (_, name), settings in per_plugin if settings.on_failure == TURN_AWAY),
+        fail_closed=frozenset(name for (_, name), settings in per_plugin if settings.on_failure == REJECT_HOSTS),
         shadows=frozenset(key for key, settings in per_plugin if settings.mode == SHADOW),
         quarantined=quarantined,
         trusted=_trusted(found),

@@ -177,8 +177,8 @@ def test_garbage_collection_callbacks_are_not_attributed_to_plugins() -> None:
     [
         (Lies, "it_says_of_one_host_what_it_says_of_all", "`host_passes` says False and `mask` says True"),
         (WrongType, "a_mask_has_one_bool_for_each_host", "`mask` is to return one bool for each host, not list"),
-        (SaysBool, "who_is_turned_away_hears_why", "`host_passes` is to return PASS or reject(…), not bool"),
-        (NamesHosts, "who_is_turned_away_hears_why", "tenants read the reason: name no host in it"),
+        (SaysBool, "each_rejection_has_a_reason", "`host_passes` is to return PASS or reject(…), not bool"),
+        (NamesHosts, "each_rejection_has_a_reason", "tenants read the reason: name no host in it"),
         (Counts, "the_same_question_has_the_same_answer", "asked again, it answers otherwise"),
         (Draws, "it_reaches_for_nothing_outside", "it is not pure: draws by chance (Random.random)"),
         (Looks, "it_reaches_for_nothing_outside", "it is not pure: looks at the clock (time); opens a file (open)"),
@@ -246,8 +246,8 @@ def test_another_process_that_answers_otherwise_breaks_the_law() -> None:
 
 def test_untested_changes_are_reported_and_a_hint_is_a_request(capsys: pytest.CaptureFixture[str]) -> None:
     plain = PluginUnderTest(SameHostFilter)
-    with pytest.raises(plugin_laws.NotTried, match="it turned no host away: give a request"):
-        plugin_laws.who_is_turned_away_hears_why(plain)
+    with pytest.raises(plugin_laws.NotTried, match="it rejected no host: give a request"):
+        plugin_laws.each_rejection_has_a_reason(plain)
     assert plugin_check.main(["SameHostFilter", "--hint", "same_host=web-1", *PATIENT]) == 0
     assert "0 not tried" in capsys.readouterr().out
 

@@ -119,7 +119,7 @@ class Replay:
         try:
             verdict = timed_verdict(one, self.hosts, self.spec, row, self.aside)
         except Exception as error:
-            taken = "let pass" if passes else "turned away"
+            taken = "let pass" if passes else "rejected"
             return ReplayedCell(one.name, FAILED, f"the filter failed ({describe(error)}): {taken}")
         if passes:
             return ReplayedCell(one.name, PASSED)

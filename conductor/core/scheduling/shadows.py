@@ -35,7 +35,7 @@ def _filtered(outcome: SelectionResult, one: Filter, use: PluginUse) -> str:
         if not verdict:
             name = shown.hosts.states[row].host
             reason = f" ({verdict.reason})" if verdict.reason else ""
-            return f"would have turned away {name}, which was chosen{reason}"
+            return f"would have rejected {name}, which was chosen{reason}"
     return ""
 
 

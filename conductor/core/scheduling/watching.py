@@ -22,7 +22,7 @@ ENDED = "it ended its process"
 NO_TIME_LEFT = "no time left for it in this decision"
 NOT_ASKED = frozenset({IN_QUARANTINE, OUT_OF_TIME, NO_TIME_LEFT})
 TOO_SLOW = "took too long"
-TURNED_AWAY = "turned away"
+REJECTED_HOSTS = "rejected"
 USED = "its answer was used"
 LEFT_OUT = "left out"
 ONLY_WATCHED = "none, it only watches"
@@ -293,7 +293,7 @@ class Watch:
             return ONLY_WATCHED
         if use.kind != FILTER:
             return LEFT_OUT
-        return LET_PASS if use.name in self.rules.fail_open else TURNED_AWAY
+        return LET_PASS if use.name in self.rules.fail_open else REJECTED_HOSTS
 
     def lets_pass(self, use: PluginUse) -> bool:
         """Whether a host passes if the filter fails for it."""

@@ -15,7 +15,7 @@ from conductor.core.texts.forms import Text
 WORDS = (
     "Filter",
     "Weigher",
-    "turned away",
+    "rejected",
     "its answer was used",
     "left out",
     "took too long",

@@ -29,16 +29,16 @@ TEXTS: Mapping[str, Text] = {
     "scheduling.cell_quarantined": "Cell %(cell)s is in quarantine: its hosts were not considered.",
     "scheduling.plugin_skipped": "%(kind)s %(plugin)s failed (%(error)s) and was left out.",
     "scheduling.plugin_failed": Plural(
-        "%(kind)s %(plugin)s failed (%(error)s) on %(count)s host, %(consequence)s.",
-        "%(kind)s %(plugin)s failed (%(error)s) on %(count)s hosts, %(consequence)s.",
+        "%(kind)s %(plugin)s failed (%(error)s) on %(count)s host; consequence: %(consequence)s.",
+        "%(kind)s %(plugin)s failed (%(error)s) on %(count)s hosts; consequence: %(consequence)s.",
     ),
     "scheduling.plugin_slow": Plural(
-        "%(kind)s %(plugin)s took too long about %(count)s host, %(consequence)s.",
-        "%(kind)s %(plugin)s took too long about %(count)s hosts, %(consequence)s.",
+        "%(kind)s %(plugin)s took too long about %(count)s host; consequence: %(consequence)s.",
+        "%(kind)s %(plugin)s took too long about %(count)s hosts; consequence: %(consequence)s.",
     ),
     "scheduling.plugin_not_run": Plural(
-        "%(kind)s %(plugin)s was not run on %(count)s host (%(error)s), %(consequence)s.",
-        "%(kind)s %(plugin)s was not run on %(count)s hosts (%(error)s), %(consequence)s.",
+        "%(kind)s %(plugin)s was not run on %(count)s host (%(error)s); consequence: %(consequence)s.",
+        "%(kind)s %(plugin)s was not run on %(count)s hosts (%(error)s); consequence: %(consequence)s.",
     ),
     # why a host was rejected, by any stage
     "reject.by_filter": "rejected by %(filter)s",

@@ -64,7 +64,7 @@ class Command(ManualCommand):
             "--default", action="append", default=[], metavar="KEY", help="reset this option to its default"
         )
         setting.add_argument("--mode", help="decides, or shadow: it runs and is recorded, but does not decide")
-        setting.add_argument("--on-failure", help="for a filter: turn away, or let pass, the hosts for which it fails")
+        setting.add_argument("--on-failure", help="for a filter: `reject` or `let pass` the hosts for which it fails")
         setting.add_argument("--multiplier", type=float, help="for a weigher: its multiplier")
         shutting = add_action(actions, "quarantine", "stop using a plugin")
         shutting.add_argument("name", help="name of the plugin")

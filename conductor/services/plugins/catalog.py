@@ -18,7 +18,7 @@ from conductor.core.compute_driver import DRIVER
 from conductor.core.context import RequestContext
 from conductor.core.extensions import BY_KIND
 from conductor.core.filter import Filter
-from conductor.core.plugin_choice import FILTER, KINDS, LET_PASS, SHADOW, TURN_AWAY, PluginKey, PluginKindSettings
+from conductor.core.plugin_choice import FILTER, KINDS, LET_PASS, REJECT_HOSTS, SHADOW, PluginKey, PluginKindSettings
 from conductor.core.scheduling import durations
 from conductor.core.weigher import Weigher
 from conductor.db.transactions import database_time
@@ -243,7 +243,7 @@ def _state(*, is_missing: bool, runs: bool, is_shut: bool, mode: str | None) -> 
 def _on_failure(kind: str, name: str, chosen: str | None) -> str:
     if kind != FILTER:
         return ""
-    return chosen or (LET_PASS if name in settings.NOVELLA_FAIL_OPEN_FILTERS else TURN_AWAY)
+    return chosen or (LET_PASS if name in settings.NOVELLA_FAIL_OPEN_FILTERS else REJECT_HOSTS)
 
 
 def _multiplier(plugin: Filter | Weigher | None, chosen: float | None) -> float | None:

@@ -23,7 +23,7 @@ from portal.pages.status_badges import StatusBadge
 HOSTS_PER_PAGE = 50
 BADGES: Mapping[str, StatusBadge] = {
     "pass": StatusBadge("good", "pass"),
-    "reject": StatusBadge("none", "turned away"),
+    "reject": StatusBadge("none", "rejected"),
     "error": StatusBadge("bad", "failed"),
 }
 

@@ -125,7 +125,7 @@ def test_a_change_based_on_an_outdated_version_is_refused_with_412(api_client: A
         (FILTERS, {"plugins": {"IoOpsFilter": {}}}, "plugins.IoOpsFilter"),
         (FILTERS, {"plugins": {"IoOpsFilter": {"enabled": "yes"}}}, "plugins.IoOpsFilter.enabled"),
         (FILTERS, {"plugins": {"IoOpsFilter": {"mode": "loud"}}}, "decides, shadow"),
-        (FILTERS, {"plugins": {"IoOpsFilter": {"on_failure": "explode"}}}, "turn away, let pass"),
+        (FILTERS, {"plugins": {"IoOpsFilter": {"on_failure": "explode"}}}, "reject, let pass"),
         (FILTERS, {"plugins": {"IoOpsFilter": {"multiplier": 2}}}, "Only weighers have a multiplier"),
         (WEIGHERS, {"plugins": {"RAMWeigher": {"on_failure": "let pass"}}}, "Only filters have on_failure"),
         (WEIGHERS, {"plugins": {"RAMWeigher": {"multiplier": 1e300}}}, "from -1e+12 to 1e+12"),

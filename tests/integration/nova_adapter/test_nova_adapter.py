@@ -92,7 +92,7 @@ def test_a_weigher_weighs_the_candidates_against_each_other(decisions: dict[str,
 def test_a_class_that_raises_is_a_failed_plugin_and_its_message_is_hidden(decisions: dict[str, Any]) -> None:
     failing = decisions["failing"]
     assert (failing["chosen"], funnel(failing)) == ([], {"nova.FailingFilter": (6, 0)})
-    assert [(fault["error"], fault["consequence"]) for fault in failing["faults"]] == [("RuntimeError", "turned away")]
+    assert [(fault["error"], fault["consequence"]) for fault in failing["faults"]] == [("RuntimeError", "rejected")]
     assert "hunter2" not in json.dumps(decisions)
     assert decisions["fails open"]["chosen"] == ["host-0"]
     assert decisions["dry run"]["chosen"] == ["host-0"]

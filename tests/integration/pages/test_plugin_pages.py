@@ -56,7 +56,7 @@ def test_a_button_puts_one_before_another(admin: Client) -> None:
 
 
 def test_the_form_changes_what_was_changed_in_it_and_nothing_else(admin: Client) -> None:
-    values = {"enabled": "yes", "mode": "decides", "on_failure": "turn away", "option.max_io_ops_per_host": "5"}
+    values = {"enabled": "yes", "mode": "decides", "on_failure": "reject", "option.max_io_ops_per_host": "5"}
     answer = form(admin, FILTER, **values)
     assert answer.status_code == 302
     assert PluginChoice.objects.get().choice["plugins"] == {
@@ -75,9 +75,9 @@ def test_the_form_changes_what_was_changed_in_it_and_nothing_else(admin: Client)
 
 @pytest.mark.parametrize("change", [{}, {"enabled": "yes", "mode": "shadow"}, {"reset": "yes"}])
 def test_a_filter_stops_turning_hosts_away_only_with_a_reason(admin: Client, change: dict[str, str]) -> None:
-    form(admin, FILTER, enabled="yes", mode="decides", on_failure="turn away")
+    form(admin, FILTER, enabled="yes", mode="decides", on_failure="reject")
     before = PluginChoice.objects.get()
-    values = {"mode": "decides", "on_failure": "turn away"} | change
+    values = {"mode": "decides", "on_failure": "reject"} | change
     requested = form(admin, FILTER, **values)
     assert requested.status_code == 409
     assert "servers can be placed on hosts that it rejects now" in text(requested)
@@ -92,7 +92,7 @@ def test_a_filter_stops_turning_hosts_away_only_with_a_reason(admin: Client, cha
 def test_a_change_is_previewed_on_recent_requests_and_kept_in_the_form(admin: Client, people: Any) -> None:
     run = factories.run(people.ana.context(), instance_name="web-1")
     factories.failed_decision(run)
-    values = {"mode": "shadow", "on_failure": "turn away", "preview": "yes", "option.max_io_ops_per_host": "8"}
+    values = {"mode": "shadow", "on_failure": "reject", "preview": "yes", "option.max_io_ops_per_host": "8"}
     page = text(form(admin, FILTER, enabled="yes", **values))
     assert "Nothing has been changed yet" in page
     assert "of 1 request" in page
@@ -164,7 +164,7 @@ def test_a_class_of_nova_has_its_page_which_says_why_it_will_fail(admin: Client,
     try:
         page = text(admin.get("/plugins/filter/of/nova.RackFilter"))
         listed = text(admin.get("/plugins"))
-        sent = {"enabled": "yes", "mode": "shadow", "on_failure": "turn away", "disable_reason": "to see it fail"}
+        sent = {"enabled": "yes", "mode": "shadow", "on_failure": "reject", "disable_reason": "to see it fail"}
         answer = form(admin, "/plugins/filter/of/nova.RackFilter", **sent)
     finally:
         registry.cache_clear()

@@ -193,7 +193,7 @@ def test_each_stage_of_the_funnel_links_to_the_hosts_that_it_rejected(caller: An
     assert ("The scheduling decision for this server is no longer stored.") in signed_in("admin").get(
         place
     ).content.decode()
-    fault = {"kind": "filter", "plugin": "compute_status", "count": 2, "error": "x", "consequence": "turned away"}
+    fault = {"kind": "filter", "plugin": "compute_status", "count": 2, "error": "x", "consequence": "rejected"}
     more = {"drawn_among": 3, "scheduler": "rack-1:7", "faults": [fault]}
     factories.decision(parent, **{**made, "summary": {**made["summary"], **more}})
     admin = signed_in("admin")
@@ -204,7 +204,7 @@ def test_each_stage_of_the_funnel_links_to_the_hosts_that_it_rejected(caller: An
     )
     assert "seed 7741" in page
     assert "?lost=compute_status#hosts-" in page
-    assert "errored on 2 hosts: turned away" in page
+    assert "errored on 2 hosts: rejected" in page
     assert page.count('class="errored"') == 1
     lost = admin.get(f"/workflows/{parent.uuid}/placement?lost=compute_status").content.decode()
     assert re.findall(r'<td class="lead">(sim-\d)', lost) == ["sim-3"]

@@ -75,24 +75,22 @@ def suffer(moody: Any) -> str:
 def test_errors_lines_and_differences_are_kept_and_shown_everywhere(moody: Any, people: Any, api_client: Any) -> None:
     run_uuid = suffer(moody)
     found = details.detail(OPERATOR, *KEY)
-    assert [(one.error, one.times) for one in found.faults] == [("RuntimeError; turned away", 2)]
+    assert [(one.error, one.times) for one in found.faults] == [("RuntimeError; rejected", 2)]
     assert found.faults[0].place.startswith("mood_plugins:")
     assert found.faults[0].place.endswith(" in host_passes")
     (difference,) = found.differences
-    assert difference.text in {
-        f"would have turned away {host}, which was chosen (not today)" for host in ("one", "two")
-    }
+    assert difference.text in {f"would have rejected {host}, which was chosen (not today)" for host in ("one", "two")}
     assert difference.run_uuid == run_uuid
     assert {(one.level, one.text.split(" with ")[1]) for one in found.lines} == {("warning", "token=•••")}
     assert found.plugin.metrics is not None
     assert (found.plugin.metrics.calls, found.plugin.metrics.differed) == (4, 1)
     body = api_client("admin").get("/api/plugins/filter/Moody").json()
-    assert body["faults"][0]["error"] == "RuntimeError; turned away"
+    assert body["faults"][0]["error"] == "RuntimeError; rejected"
     assert (body["differences"][0]["run_uuid"], body["plugin"]["metrics"]["differed"]) == (run_uuid, 1)
     admin = signed_in("admin")
     page = text(admin.get(MOODY))
     assert f'href="/workflows/{run_uuid}"' in page
-    assert "RuntimeError; turned away" in page
+    assert "RuntimeError; rejected" in page
     for secret in ("/secret/path", "sesame"):
         assert secret not in page + json.dumps(body)
     german = text(admin.get(MOODY, headers={"Accept-Language": "de"}))
@@ -101,7 +99,7 @@ def test_errors_lines_and_differences_are_kept_and_shown_everywhere(moody: Any, 
     call_command("plugins", "show", "Moody", stdout=reported)
     assert "last 24 hours: 4 calls, " in reported.getvalue()
     assert " 0 overruns, 1 different decisions in shadow mode, p50 " in reported.getvalue()
-    assert "RuntimeError; turned away at mood_plugins:" in reported.getvalue()
+    assert "RuntimeError; rejected at mood_plugins:" in reported.getvalue()
     assert f"(workflow {run_uuid})" in reported.getvalue()
     assert api_client("ana").get("/api/plugins/filter/Moody").status_code == 403
     assert api_client("admin").get("/api/plugins/filter/Nobody").status_code == 404

@@ -57,8 +57,10 @@ def test_a_plugin_that_fails_too_often_is_quarantined_and_returns_by_itself(mood
     moody.mood = "passes"  # not noticed, as it is not called
     after = ask()
     assert not after.is_successful
-    assert [(one["error"], one["consequence"]) for one in after.summary["faults"]] == [("in quarantine", "turned away")]
-    assert "Filter Moody was not run on 2 hosts (in quarantine), turned away." in map(unpack, after.summary["advice"])
+    assert [(one["error"], one["consequence"]) for one in after.summary["faults"]] == [("in quarantine", "rejected")]
+    assert "Filter Moody was not run on 2 hosts (in quarantine); consequence: rejected." in map(
+        unpack, after.summary["advice"]
+    )
     assert (shown().state, shown().quarantine.cause) == ("in quarantine", "faults")  # type: ignore[union-attr]
     assert Client().get("/readyz").json() == {"status": "ready", "remarks": {"plugins": "1 in quarantine"}}
     PluginQuarantine.objects.update(until=row.began_at)
@@ -109,7 +111,7 @@ def test_a_plugin_that_loops_and_catches_everything_is_stopped_and_quarantined_a
     decision = ask()
     assert not decision.is_successful
     [fault] = decision.summary["faults"]
-    assert (fault["error"], fault["count"], fault["consequence"]) == ("out of time", 2, "turned away")
+    assert (fault["error"], fault["count"], fault["consequence"]) == ("out of time", 2, "rejected")
     assert decision.summary["plugin_uses"][0]["overruns"] == 1
     assert caplog.text.count("plugin was stopped: name=Moody") == 1  # nor is it asked again to explain the decision
     row = PluginQuarantine.objects.get()
@@ -139,7 +141,7 @@ def test_a_plugin_that_hangs_in_a_library_is_stopped(moody: Any, settings: Any) 
 def test_a_plugin_that_ends_its_process_ends_no_other_process(moody: Any) -> None:
     moody.mood = "exits"
     [fault] = ask().summary["faults"]
-    assert (fault["error"], fault["count"], fault["consequence"]) == ("it ended its process", 2, "turned away")
+    assert (fault["error"], fault["count"], fault["consequence"]) == ("it ended its process", 2, "rejected")
     row = PluginQuarantine.objects.get()
     assert (row.cause, row.reason) == ("losses", "It ended its process.")
     plugins.release(OPERATOR, FILTER, "Moody")

@@ -117,7 +117,7 @@ def test_a_broken_filter_turns_away_by_rule_or_is_as_if_it_were_not_there(
     setattr(type(judge), method, broken)
     closed = run(judge)
     assert closed.picks == ()
-    assert [(one.plugin, one.error, one.consequence) for one in closed.faults] == [("Broken", error, "turned away")]
+    assert [(one.plugin, one.error, one.consequence) for one in closed.faults] == [("Broken", error, "rejected")]
     opened = run(judge, rules=replace(RULES, fail_open=frozenset({"Broken"})))
     assert (opened.picks, opened.alternates) == (EXPECTED.picks, EXPECTED.alternates)
     assert {(one.plugin, one.error, one.consequence) for one in opened.faults} == {("Broken", error, "let pass")}
@@ -178,7 +178,7 @@ def test_a_filter_that_is_called_per_host_stops_at_its_time_limit() -> None:
     outcome = run(slow, rules=rules, count=1)
     assert clock.now == 103.0  # three hosts, of six
     [fault] = outcome.faults
-    assert (fault.plugin, fault.count, fault.error, fault.consequence) == ("Slow", 3, "out of time", "turned away")
+    assert (fault.plugin, fault.count, fault.error, fault.consequence) == ("Slow", 3, "out of time", "rejected")
     assert outcome.shown.filtering.passing.tolist() == [True] * 3 + [False] * 3
     use = next(one for one in outcome.uses if one.name == "Slow")
     assert (use.overruns, use.faults, use.seconds, use.rejected) == (1, 0, 3.0, 3)

@@ -64,7 +64,7 @@ def test_a_filter_that_fails_is_named_without_its_words() -> None:
     found = replay(fleet, spec(), replace(PIPELINE, filters=(Broken(),)))
     cells = [found.row(row).cells[-1] for row in range(3)]
     assert [cell.outcome for cell in cells] == [PASSED, FAILED, REJECTED]
-    assert cells[1].reason == "the filter failed (RuntimeError): turned away"
+    assert cells[1].reason == "the filter failed (RuntimeError): rejected"
     assert (cells[2].reason, cells[2].need, cells[2].have) == ("not good", "good", "bad")
     assert [fault.plugin for fault in found.faults] == ["Broken"]
 

@@ -287,12 +287,12 @@ def test_a_filter_that_fails_about_one_host_turns_that_one_away() -> None:
     decision = explain(outcome)
     assert outcome.is_successful
     assert [dict(fault) for fault in decision.faults] == [
-        {"kind": "filter", "plugin": "Raises", "count": 1, "error": "RuntimeError", "consequence": "turned away"}
+        {"kind": "filter", "plugin": "Raises", "count": 1, "error": "RuntimeError", "consequence": "rejected"}
     ]
     assert decision.advice == (
         "2 of 3 hosts are eligible.",
         "1 of 3 hosts: the filter failed (RuntimeError).",
-        "Filter Raises failed (RuntimeError) on 1 host, turned away.",
+        "Filter Raises failed (RuntimeError) on 1 host; consequence: rejected.",
     )
     assert "secret" not in repr(decision)
 
