@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -143,11 +144,31 @@ def _chosen_faults() -> Mapping[str, float]:
     return dict(chosen or {})
 
 
+@dataclass(frozen=True)
+class Transport:
+    """A broker and the sender of messages to it."""
+
+    broker: Broker
+    sender: Sender
+
+
 outage = Outage()
-broker, _sender = make(_chosen())
-if _sender_faults := _chosen_faults():
-    _sender = Unreliable(_sender, _sender_faults)
-dramatiq.set_broker(broker)
+_transport: Transport | None = None
+_making = threading.Lock()
+
+
+def transport() -> Transport:
+    """Return the transport of this process. The first call makes it, as the settings say."""
+    global _transport
+    with _making:
+        if _transport is None:
+            broker, sender = make(_chosen())
+            if faults := _chosen_faults():
+                sender = Unreliable(sender, faults)
+            dramatiq.set_broker(broker)
+            _transport = Transport(broker, sender)
+        return _transport
+
 
 Handler = Callable[[trust.AuthenticatedMessage], None]
 Actor = dramatiq.Actor[[dict[str, Any]], None]
@@ -171,13 +192,13 @@ def message_actor(name: str, queue: str) -> Callable[[Handler], Actor]:
         receive.__doc__ = handler.__doc__
         return as_actor(receive)
 
-    as_actor = dramatiq.actor(actor_name=name, queue_name=queue, broker=broker)
+    as_actor = dramatiq.actor(actor_name=name, queue_name=queue, broker=transport().broker)
     return register
 
 
 def make_worker(queues: Iterable[str], *, threads: int, prefetch: int) -> Worker:
     """Return a worker on `queues`, not started yet. It holds at most `prefetch` messages of each queue."""
-    names = set(queues)
+    broker, names = transport().broker, set(queues)
     for name in names:
         broker.declare_queue(name)
         for consumer in (name, dq_name(name)):
@@ -257,7 +278,7 @@ def _conductor_signer(known_to_host: Iterable[str] | None = None) -> envelope.Si
 def forget_host(host: str) -> None:
     """Delete the queue of a removed host, with its content. A host that comes back creates a new one."""
     if settings.NOVELLA_COMPUTE_QUEUES != "shared":
-        _sender.forget(compute_queue(host))
+        transport().sender.forget(compute_queue(host))
 
 
 def put_back() -> None:
@@ -266,16 +287,17 @@ def put_back() -> None:
     if message is not None:
         log.warning("message put back: %s", message.args[0].get("kind", message.actor_name))
         trust.take_back(message.args[0])
-        _sender.send(message.copy(), PUT_BACK_MILLISECONDS)
+        transport().sender.send(message.copy(), PUT_BACK_MILLISECONDS)
 
 
 def drain(seconds: float) -> bool:
     """Wait, before a process ends, until all messages are sent. False when that takes longer."""
-    return _sender.drain(seconds)
+    return transport().sender.drain(seconds)
 
 
 def _send(actor_name: str, queue: str, sealed: dict[str, Any]) -> None:
-    _sender.send(dramatiq.Message(queue_name=queue, actor_name=actor_name, args=(sealed,), kwargs={}, options={}))
+    message: Any = dramatiq.Message(queue_name=queue, actor_name=actor_name, args=(sealed,), kwargs={}, options={})
+    transport().sender.send(message)
 
 
 def _say_once(record: logging.LogRecord) -> bool:

@@ -278,19 +278,7 @@ class Deployment:
         assert self._nursery is not None
         member.log_path.touch()
         member.began_at = member.log_path.stat().st_size
-        member.child = self._nursery.spawn(
-            member.arguments, self.environment(member), member.log_path, is_one_of_many=self._is_one_of_many(member)
-        )
-
-    def _is_one_of_many(self, member: Member) -> bool:
-        """Return whether other processes start the same way: not for one with variables of its own.
-
-        Commands count as conductors.
-        """
-        if member.role == "command":
-            return True
-        alike = [other for other in self.members if other.arguments[0] == member.arguments[0] and not other.variables]
-        return member in alike and len(alike) > 1
+        member.child = self._nursery.spawn(member.arguments, self.environment(member), member.log_path)
 
     def _await_ready(self, members: Sequence[Member]) -> None:
         waiting = list(members)

@@ -1,11 +1,12 @@
-"""Starts `manage.py` processes quickly: a parent that has imported the libraries forks each of them.
+"""Starts `manage.py` processes quickly: a parent that has imported the product forks each of them.
 
-The parent imports nothing of the product and knows no settings, so each child reads its own environment and behaves
-like `python manage.py …`, except that it starts faster. It reads one JSON line per child to start and writes one
-when a child has begun or ended; when its own parent is gone it ends all that it started.
+There is a parent for the libraries, and below it one for each command, which has imported what that command needs. A
+process that it forks takes its own environment, assembles Django's settings from it, and then behaves like
+`python manage.py …`, except that it starts faster. Where an import has read a setting that is another one in this
+environment, the process starts `python manage.py …` in its place.
 
-What is started again, with the same environment, comes from a nursery of its own below the first: that one has taken
-this environment for its own and imported the product too, which is nearly all of what a start costs.
+A parent reads one JSON line per process to start and writes one when a process has begun or ended; when its own parent
+is gone it ends all that it started.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,12 +78,31 @@ LIBRARIES = (
     "multiprocessing",
 )
 
-# Variables of this test run, or of the operator: children do not inherit them. A value that differs between tests would
-# need an environment of its own for each, and every start would be as slow as the first.
+# Variables of this test run, or of the operator: children do not inherit them.
 NOT_INHERITED = ("NOVELLA_", "OS_", "DJANGO_", "PYTEST_")
 
-# Imports of a running command.
-PRODUCT = {"up": ("portal.urls", "portal.asgi"), "web": ("portal.urls", "portal.asgi")}
+# Imports of a command that read no variable of a deployment: no actors, which need the broker, and no ASGI application.
+_WORK = (
+    "conductor.workflows.catalog",
+    "conductor.workflows.engine.executor",
+    "conductor.workflows.scheduler_calls",
+    "conductor.scheduler.manager",
+    "conductor.management.preflight",
+    "conductor.actors.liveness",
+    "conductor.actors.periodic",
+    "conductor.actors.report_intake",
+)
+_HOST = ("conductor.compute.agent", "conductor.management.preflight")
+_WEB = (
+    "portal.urls",
+    "portal.request_limits",
+    "portal.live.event_streams",
+    "portal.live.polls",
+    "portal.live.routing",
+)
+PRODUCT = {"up": (*_WEB, *_WORK, *_HOST), "web": _WEB, "compute": _HOST}
+# Settings that imports have read and that a process reads again.
+READ_AGAIN = {"DATABASES", "LOGGING"}
 
 
 def inherited_environment() -> dict[str, str]:
@@ -142,17 +161,11 @@ class Nursery:
         self._reader = threading.Thread(target=self._read, name="nursery", daemon=True)
         self._reader.start()
 
-    def spawn(
-        self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, *, is_one_of_many: bool = False
-    ) -> Child:
-        """Start `manage.py` with these arguments; its output is appended to `log`.
-
-        `is_one_of_many`: the command will be started again in this environment.
-        """
+    def spawn(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Child:
+        """Start `manage.py` with these arguments; its output is appended to `log`."""
         assert self._process.stdin is not None
         with self._lock:
             requested = {"arguments": list(arguments), "environment": dict(environment), "log": str(log)}
-            requested["is_one_of_many"] = is_one_of_many
             self._process.stdin.write(json.dumps(requested) + "\n")
             self._process.stdin.flush()
             return self._children[self._begun.get(timeout=START_SECONDS)]
@@ -189,37 +202,33 @@ def main() -> None:
     from django.conf import settings
 
     assert not settings.configured, "a library has read the settings: children would have the nursery's"
-    _serve(0, _Ready())
+    _serve(0, _Parents())
 
 
 @dataclass
-class _Ready:
-    """Prepared state for children besides the libraries: how often each start was requested, and nurseries for some."""
+class _Parents:
+    """The parents below this one, by command."""
 
-    counted: Counter[str] = field(default_factory=Counter)
-    nurseries: dict[str, int] = field(default_factory=dict)  # the pipes for their requests
+    pipes: dict[str, int] = field(default_factory=dict)  # for their requests
     pids: set[int] = field(default_factory=set)
 
-    def nursery_for(self, requested: dict[str, Any]) -> int | None:
-        """Return the nursery for a command in an environment that is requested again, or will be."""
-        key = json.dumps([requested["arguments"][0], requested["environment"]], sort_keys=True)
-        self.counted[key] += 1
-        if self.counted[key] < 2 and not requested["is_one_of_many"]:
-            return None
-        if key not in self.nurseries:
-            read, self.nurseries[key] = os.pipe()
+    def of(self, requested: dict[str, Any]) -> int:
+        """Return the pipe of the parent for a requested command. The first request for a command starts it."""
+        command = requested["arguments"][0]
+        if command not in self.pipes:
+            read, self.pipes[command] = os.pipe()
             pid = os.fork()
             if pid == 0:
-                for written in self.nurseries.values():  # otherwise the pipes would never reach their end
+                for written in self.pipes.values():  # otherwise the pipes would never reach their end
                     os.close(written)
-                _be_nursery(read, requested)
+                _be_parent(read, requested)
             os.close(read)
             self.pids.add(pid)
-        return self.nurseries[key]
+        return self.pipes[command]
 
 
-def _be_nursery(requests: int, requested: dict[str, Any]) -> None:
-    """Take the environment of a request, import what its command needs, and serve; never returns."""
+def _be_parent(requests: int, requested: dict[str, Any]) -> None:
+    """Import what a command needs, in the environment of its first request, and serve; never returns."""
     code = 70
     try:
         ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
@@ -228,8 +237,7 @@ def _be_nursery(requests: int, requested: dict[str, Any]) -> None:
         import django
 
         django.setup()
-        command = requested["arguments"][0]
-        for name in (f"conductor.management.commands.{command}", *PRODUCT.get(command, ())):
+        for name in PRODUCT.get(requested["arguments"][0], _WORK):
             importlib.import_module(name)
         _serve(requests, None)
         code = 0
@@ -239,7 +247,7 @@ def _be_nursery(requests: int, requested: dict[str, Any]) -> None:
         os._exit(code)
 
 
-def _serve(requests: int, ready: _Ready | None) -> None:
+def _serve(requests: int, parents: _Parents | None) -> None:
     """Fork a child for each line that is read, until there will be none."""
     gc.collect()
     gc.freeze()  # children share these pages until one of them writes
@@ -260,15 +268,14 @@ def _serve(requests: int, ready: _Ready | None) -> None:
             if not line:
                 break
             requested = json.loads(line)
-            below = ready and ready.nursery_for(requested)
-            if below:
-                os.write(below, line)
+            if parents:
+                os.write(parents.of(requested), line)
             else:
                 alive.add(_fork(requested))
-    for below in ready.nurseries.values() if ready else ():
+    for below in parents.pipes.values() if parents else ():
         os.close(below)  # they end what they started
     _end_all(alive)
-    for pid in ready.pids if ready else ():
+    for pid in parents.pids if parents else ():
         os.waitpid(pid, 0)
 
 
@@ -283,6 +290,29 @@ def _fork(requested: dict[str, Any]) -> int:
 def _take_environment(requested: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(requested["environment"])
+
+
+def _take_settings() -> bool:
+    """Assemble the settings from this process's environment.
+
+    Returns False where they cannot be assembled, or an import of the parent has read a setting that is another one here.
+    """
+    from django.conf import Settings, settings
+    from django.db import connections
+
+    from portal import environment
+
+    read = {name: value for name, value in vars(settings).items() if name.isupper() and name not in READ_AGAIN}
+    environment.current.cache_clear()
+    try:
+        importlib.reload(sys.modules["portal.settings"])
+    except environment.InvalidEnvironment:
+        return False
+    settings._wrapped = Settings("portal.settings")
+    for made in connections.all(initialized_only=True):
+        del connections[made.alias]
+    connections.settings = connections._settings = connections.configure_settings(None)
+    return all(getattr(settings, name) == value for name, value in read.items())
 
 
 def _become(requested: dict[str, Any]) -> None:
@@ -302,6 +332,8 @@ def _become(requested: dict[str, Any]) -> None:
         sys.stdout = os.fdopen(1, "w", closefd=False, buffering=1)
         sys.stderr = os.fdopen(2, "w", closefd=False, buffering=1)
         _take_environment(requested)
+        if not _take_settings():
+            os.execv(sys.executable, [sys.executable, str(PROJECT / "manage.py"), *requested["arguments"]])
         gc.unfreeze()
         from portal import cli
 

@@ -56,8 +56,7 @@ def carrier(service: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[dramatiq.
     """The product's actors on a broker of this kind, with empty queues."""
     monkeypatch.setattr(broker, "outage", broker.Outage())
     made, sender = broker.make("" if service is None else service.url)
-    monkeypatch.setattr(broker, "broker", made)
-    monkeypatch.setattr(broker, "_sender", sender)
+    monkeypatch.setattr(broker, "transport", lambda: broker.Transport(made, sender))
     for actor in (actors.conductor_notified, actors.conductor_message):
         dramatiq.actor(actor.fn, actor_name=actor.actor_name, queue_name=QUEUE, broker=made)
     made.flush_all()

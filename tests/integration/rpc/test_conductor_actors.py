@@ -34,7 +34,7 @@ def test_a_message_that_is_too_new_is_put_back_until_a_process_understands_it(mo
     monkeypatch.setattr(codec, "_types", dict(codec._types))
     monkeypatch.setattr(actors, "RECEIVERS", dict(actors.RECEIVERS))
     broker._send(trust.TO_CONDUCTOR, QUEUE, signer.seal("from_a_newer_release", QUEUE, NEWER))
-    worker = dramatiq.Worker(broker.broker, queues={QUEUE}, worker_timeout=10)
+    worker = dramatiq.Worker(broker.transport().broker, queues={QUEUE}, worker_timeout=10)
     worker.start()
     try:
         assert refused.wait(WAIT_SECONDS)
@@ -49,7 +49,7 @@ def test_a_message_that_is_too_new_is_put_back_until_a_process_understands_it(mo
         assert understood.wait(WAIT_SECONDS)
     finally:
         worker.stop()
-        broker.broker.flush_all()
+        broker.transport().broker.flush_all()
     assert heard == [("cell1", "hello")]
 
 
