@@ -295,7 +295,7 @@ def _take_environment(requested: dict[str, Any]) -> None:
 def _take_settings() -> bool:
     """Assemble the settings from this process's environment.
 
-    Returns False where they cannot be assembled, or an import of the parent has read a setting that is another one here.
+    Returns False where they cannot be assembled, or where an import of the parent has read a setting that differs here.
     """
     from django.conf import Settings, settings
     from django.db import connections
