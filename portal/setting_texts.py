@@ -123,13 +123,13 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
             "Pause between sweeps for runs without an owner and unanswered commands, 0.1 to 3600."
         ),
         "NOVELLA_FIRST_REPORT_SECONDS": SettingText(
-            "How long a launch waits for the first report of a host in a cloud whose hosts have not reported "
-            "yet, 0 to 3600. 0: it fails at once."
+            "Time that a launch waits for the first report of a host while no host of the cloud has reported, "
+            "0 to 3600. 0: the launch fails immediately."
         ),
         "NOVELLA_HEARTBEAT_SECONDS": SettingText("Time between reports of a host, 0.2 to 600."),
         "NOVELLA_CONDUCTOR_SECONDS": SettingText(
-            "How long `compute` waits at its start until a conductor has taken a report of its host, 0 to "
-            "86400; then it ends with an error. 0 waits for ever."
+            "Time that `compute` waits at its start for a conductor to store a report of its host, 0 to 86400. "
+            "After that, `compute` ends with an error. 0: no limit."
         ),
         "NOVELLA_HOST_DOWN_SECONDS": SettingText(
             "Time without a report after which a host counts as down, 1 to 3600. Use several heartbeats."
@@ -172,7 +172,7 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
             "calls another one."
         ),
         "NOVELLA_SCHEDULER_CALLS": SettingText(
-            "With `service`: deadlines that may pass until the request fails, 1 to 10000."
+            "With `service`: time-outs of schedulers after which the request fails, 1 to 10000."
         ),
         "NOVELLA_DECISION_SAMPLE": SettingText(
             "Share of successful decisions that are stored in full, 0 to 1. Of the others, the counts, the "
@@ -230,8 +230,8 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
             " are answered with 503 and `Retry-After`."
         ),
         "NOVELLA_PROJECT_IMAGE_TRANSFERS": SettingText(
-            "Transfers of one project at once. When half of all transfers are in use, only projects without"
-            " one get another."
+            "Transfers of one project at a time. When half of all transfers are in use, only projects without a "
+            "transfer may start one."
         ),
         "NOVELLA_TRANSFER_BYTES_PER_SECOND": SettingText(
             "Minimum speed of image data over 30 seconds. Slower transfers are cut off, uploads with 408. "
@@ -254,7 +254,7 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
             "cell."
         ),
         "NOVELLA_CHANGES_PER_MINUTE": SettingText(
-            "Changing API requests per minute and project, counted in addition. 0: no limit."
+            "Changing API requests per minute and project. They also count for the limit of all requests. 0: no limit."
         ),
         "NOVELLA_CORS_ORIGINS": SettingText(
             "Origins of web pages that may use the APIs from browsers, separated by commas, such as "
@@ -283,11 +283,11 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
             "down before and offer to stay signed in."
         ),
         "NOVELLA_SIGN_IN_FAILURES": SettingText(
-            "Failed sign-ins to one account from one address at once, 0 to 1000. Further ones are answered "
-            "with 429 and `Retry-After`. 0: no limit. See [sign-in limits](#sign-in-limits)."
+            "Failed sign-ins to one account from one address that are allowed in a row, 0 to 1000. Further ones "
+            "are answered with 429 and `Retry-After`. 0: no limit. See [sign-in limits](#sign-in-limits)."
         ),
         "NOVELLA_SIGN_IN_SECONDS": SettingText(
-            "Time in which these failures are allowed again, one after another, 1 to 86400."
+            "Time in which all of these failures are allowed again, one after another, 1 to 86400."
         ),
         "NOVELLA_SIGN_IN_FAILURES_PER_ADDRESS": SettingText(
             "Failed sign-ins per minute from one address, to any account, 0 to 1000000. 0: no limit."
@@ -362,9 +362,9 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
             "File with the certificates of the authorities that conductors trust for servers of OVN."
         ),
         "NOVELLA_OVN_FAILOVER_MILLISECONDS": SettingText(
-            "Another host takes over routers and floating IPs from a gateway host that has been silent for so "
-            "long. Hosts send each other three messages in this time. Raise it where busy hosts are taken for "
-            "dead."
+            "Time without a message from a gateway host after which another host takes over its routers and "
+            "floating IPs, in milliseconds. Hosts send each other three messages in this time. Raise it if busy "
+            "hosts are mistaken for dead ones."
         ),
         "NOVELLA_CHANNEL_URL": SettingText(
             "`redis://…`: live pages of all web processes get each event immediately. Empty: each web "
@@ -446,8 +446,8 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
         "NOVELLA_MAX_BUILD_ATTEMPTS": SettingText("Hosts that a build tries before it fails."),
         "NOVELLA_HOST_SUBSET_SIZE": SettingText("Number of best hosts from which one is drawn at random."),
         "NOVELLA_CONTENTION_SUBSET_SIZE": SettingText(
-            "Largest number of best hosts from which one is drawn for a while after claims were lost to "
-            "other conductors. 1: always the best one."
+            "Largest number of best hosts from which a host is drawn at random, for a while after claims "
+            "were lost to other conductors. 1: always the best host."
         ),
         "NOVELLA_SHUFFLE_BEST_SAME_WEIGHED_HOSTS": SettingText(
             "`True`: one of the best hosts with equal weights is drawn at random. `False`: the first one by"
@@ -457,7 +457,9 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
             "`depth-first`: all [allocation candidates](../explanation/placement.md#candidates) of one "
             "provider tree, then of the next. `breadth-first`: one of each tree in turn."
         ),
-        "NOVELLA_CANDIDATES_AT_MOST": SettingText("Allocation candidates after which a search ends. -1: no limit."),
+        "NOVELLA_CANDIDATES_AT_MOST": SettingText(
+            "Number of allocation candidates after which a search ends. -1: no limit."
+        ),
         "NOVELLA_CANDIDATES_AT_RANDOM": SettingText(
             "`True`: allocation candidates in random order. `False`: in the order in which their providers "
             "were created."
@@ -485,7 +487,7 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
         "NOVELLA_DECISION_SECONDS": SettingText("Time limit of all external plugins together in one decision."),
         "NOVELLA_PLUGIN_LOAD_SECONDS": SettingText("Time limit for the import of a plugin in its worker."),
         "NOVELLA_QUARANTINE_AFTER": SettingText(
-            "Failed decisions, among a plugin's last ones, after which it is "
+            "Number of failed decisions, among a plugin's last ones, after which it is "
             "[quarantined](../how-to/manage-plugins.md). 0: never."
         ),
         "NOVELLA_QUARANTINE_WINDOW": SettingText("Number of a plugin's last decisions among which failures count."),

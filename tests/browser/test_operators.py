@@ -44,7 +44,7 @@ def test_the_triage_by_keyboard(open_page: OpenPage, people: Any) -> None:
     assert AuditRecord.objects.using(CELL).get(action="workflow.undo").reason == "the port is free by now"
     other = page.get_by_role("listitem").filter(has_text="2 VCPU are held without a server.")
     other.get_by_text("Snooze…").click()
-    other.get_by_label("For").select_option("a day")
+    other.get_by_label("Duration").select_option("a day")
     other.get_by_label("Reason").last.fill("after the release")
     other.get_by_role("button", name="Snooze", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="snoozed for a day")).to_be_visible()

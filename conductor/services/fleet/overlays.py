@@ -110,7 +110,7 @@ def _of_group(context: RequestContext, ident: str) -> Overlay:
     group = server_groups.get(context, ident)
     found = _where(Q(uuid__in=group.member_uuids)) if group.member_uuids else {}
     sentence = phrase(
-        "%(servers)s of %(group)s on %(hosts)s; its rule is %(policy)s.",
+        "%(servers)s of %(group)s on %(hosts)s; its policy is %(policy)s.",
         **_amounts(found),
         group=group.name,
         policy=group.policy,

@@ -170,7 +170,7 @@ KINDS: Mapping[str, _ServerActionKind] = {
     "restore": _ServerActionKind(action="restore", title="Restore", does="Restores the deleted server and starts it."),
     "destroy": _ServerActionKind(
         title="Delete permanently",
-        does="Destroys the server and its disks now. This can't be undone.",
+        does="Deletes the server and its disks permanently now.",
         vm_states=frozenset({V.SOFT_DELETED}),
         is_danger=True,
     ),

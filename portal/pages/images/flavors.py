@@ -233,7 +233,7 @@ FLAVOR_ACTIONS = (
             Field("ephemeral", "Ephemeral disk (GB)", "number", least=0, start="0", also=(EPHEMERAL,)),
             Field("swap", "Swap (MB)", "number", least=0, start="0"),
             Field("is_public", "Public", "check", start="yes", also=(IS_PUBLIC,)),
-            Field("id", "Id", help="Leave empty to generate an ID."),
+            Field("id", "ID", help="Leave empty to generate an ID."),
             DESCRIPTION,
         ),
         call=_create,

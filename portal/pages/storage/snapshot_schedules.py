@@ -103,7 +103,7 @@ def _fields(kind: str, label: str, source: Any) -> tuple[Field, ...]:
         Field(kind, label, "choice", choices=source, is_required=True),
         Field("every", "Frequency", "choice", choices=_times, is_required=True, also=("hours",)),
         Field("weekday", "Weekday", "choice", choices=WEEKDAY_CHOICES, help="For weekly schedules."),
-        Field("at", "At", start="02:00", is_required=True, help="Time of day in your time zone, such as 02:30."),
+        Field("at", "Time of day", start="02:00", is_required=True, help="In your time zone, for example 02:30."),
         KEEP,
     )
 

@@ -119,7 +119,7 @@ def _facts(caller: RequestContext, run: RunView, row: TimelineRow, data: RunData
         (gettext("Typical duration"), row.typical.p50 if row.typical else None, "seconds"),
         (gettext("p95 duration"), row.typical.p95 if row.typical else None, "seconds"),
         (
-            gettext("Silence time limit"),
+            gettext("Time limit without progress"),
             data.silence_seconds if row.lane == "Compute host" else None,
             "seconds",
         ),

@@ -95,5 +95,5 @@ KINDS = (
     DiscrepancyKind("port_of_dead_instance", "Port of a deleted server", _of_dead, _unplug),
     DiscrepancyKind("port_of_unknown", "Port of an unknown server", _of_unknown),
     DiscrepancyKind("port_on_wrong_host", "Port bound to the wrong host", _elsewhere, _bind),
-    DiscrepancyKind("port_not_bound", "Port that the network does not carry", _not_bound),
+    DiscrepancyKind("port_not_bound", "Port whose traffic the network does not carry", _not_bound),
 )

@@ -34,7 +34,7 @@ function open(Terminal, FitAddon, stage, socket, onReady, onlyWatches) {
   const fitter = new FitAddon();
   terminal.loadAddon(fitter);
   openWithSheets(terminal, stage);
-  terminal.textarea?.setAttribute("aria-label", gettext("Serial line"));
+  terminal.textarea?.setAttribute("aria-label", gettext("Serial console"));
   const send = (text) => socket.readyState === WebSocket.OPEN && socket.send(new TextEncoder().encode(text));
   socket.addEventListener("message", ({ data }) => terminal.write(new Uint8Array(data)));
   terminal.onData(send);

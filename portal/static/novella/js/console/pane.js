@@ -5,7 +5,7 @@ import * as screen from "./screen.js";
 import { gettext } from "../words.js";
 
 const PLACES = { vnc: screen, serial: line };
-const NAMES = { vnc: gettext("Screen"), serial: gettext("Serial line") };
+const NAMES = { vnc: gettext("Screen"), serial: gettext("Serial console") };
 const CUT = new Set([1001, 1006, 1011, 1012]); // the way was cut, not the console
 const PAUSES = [1000, 3000, 8000, 15000];
 const LOOK_AGAIN = 3000;
