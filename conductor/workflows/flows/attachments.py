@@ -105,7 +105,7 @@ class GivePortUp(NoteFailure):
 class MarkAttached(Step):
     """Sets the volume to in use.
 
-    No revert: ReserveVolume's releases the volume, in use or not.
+    No revert: the revert of ReserveVolume releases the volume, in use or not.
     """
 
     title = "Mark as attached"

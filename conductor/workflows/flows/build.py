@@ -48,7 +48,7 @@ from conductor.workflows.steps.on_host import addressed, fresh_guest_of, hold_ho
 
 
 class SelectDestinations(SetStep):
-    """Asks the scheduler once for all servers, claims their hosts and stores the decision.
+    """Asks the scheduler for the hosts of all servers at once, claims them and stores the decision.
 
     With the same step key, a repeated call gets the first answer.
     """
@@ -118,7 +118,7 @@ def _selections(instance_uuids: Sequence[str], answer: manager.Selections | Exce
 
 
 class CreateInCells(SetStep):
-    """Creates rows in the chosen cells; then, with the step's record, each request gets its cell or is dropped.
+    """Creates the rows in the chosen cells, then maps each request to its cell, or drops a request that was deleted.
 
     That transaction serializes deletes with the build: it reads `is_deleting` and decides, once.
     """

@@ -109,7 +109,7 @@ class MarkDeleted(Step):
 
 
 class OpenDelete(Step):
-    """Starts `delete_instance` in the cell, once that answers.
+    """Starts `delete_instance` in the cell, as soon as the cell answers.
 
     A server that is gone already needs nothing more. For a locked one the request fails.
     """

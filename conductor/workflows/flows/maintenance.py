@@ -19,7 +19,7 @@ from conductor.workflows.flow import Flow, Result, Step, StepContext, Suspend
 
 
 class CloseHost(Step):
-    """Disables the host for new servers, as it is from the request on.
+    """Keeps the host disabled for new servers: the request has already disabled it.
 
     No revert: a cancelled drain ends with OpenHost, also before this step.
     """

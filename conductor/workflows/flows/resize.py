@@ -133,7 +133,7 @@ class MarkResized(Step):
 
 
 class ConfirmAtSource(RemoteStep):
-    """Has the source remove what it kept, once that answers."""
+    """Has the source remove what it kept, as soon as the source answers."""
 
     title = "Remove from source"
     event = "compute_confirm_resize"
@@ -160,7 +160,7 @@ class MarkConfirmed(Step):
 
 
 class DestroyAtDestination(RemoteStep):
-    """Destroys the guest at the destination, once that answers; on the same host nothing is left to destroy."""
+    """Destroys the guest at the destination, as soon as it answers; on the same host nothing is left to destroy."""
 
     title = "Destroy at destination"
     retry = UNTIL_DONE

@@ -118,7 +118,7 @@ class MarkOffloaded(Step):
 
 
 class OffloadFromHost(DestroyOnHost):
-    """Destroys the guest on its host, once that answers.
+    """Destroys the guest on its host, as soon as the host answers.
 
     No revert: the guest is off, and kept as an image or a volume.
     """

@@ -95,7 +95,7 @@ def hardware_of(instance: Instance) -> dict[str, Any]:
 
 
 class DestroyOnHost(RemoteStep):
-    """Destroys the guest on its host, once that answers; without a host nothing is sent."""
+    """Destroys the guest on its host, as soon as the host answers; without a host nothing is sent."""
 
     title = "Destroy on host"
     event = "compute_terminate_instance"
