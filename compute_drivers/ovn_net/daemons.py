@@ -20,7 +20,7 @@ STOP_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Daemon:
-    """A daemon; `command` begins with its program. Its pid file tells the next process of ours that it runs."""
+    """A daemon; `command` begins with its program. A later process of Novella finds it by its pid file."""
 
     folder: Path
     command: Sequence[str]
@@ -34,14 +34,14 @@ class Daemon:
         return self.folder / f"{self.program}.pid"
 
     def start(self) -> None:
-        """Start it; returns when it answers. Raises DriverError."""
+        """Start the daemon, and return when it answers. Raises DriverError."""
         options = (f"--pidfile={self.pid_path}", f"--log-file={self.folder / self.program}.log")
         quiet = ("-vconsole:off", "-vsyslog:off", "--detach")
         failure = f"{self.program} could not be started"
         programs.check_output(failure, *environment(self.folder), *self.command, *options, *quiet)
 
     def stop(self) -> None:
-        """End the process in the pid file, if it is this daemon: the number may be another program's by now."""
+        """End the process in the pid file, if it is this daemon: another program may have the number by now."""
         try:
             handle = os.pidfd_open(int(self.pid_path.read_text()))
         except (OSError, ValueError):

@@ -25,7 +25,7 @@ class IntegrationBridge:
         self._ovn_run_dir = ovn_run_dir
 
     def missing(self) -> str:
-        """Return why OVN cannot serve this host, as a clause; "" when it can. Raises DriverError without programs."""
+        """Return the reason why OVN cannot serve this host; "" if it can. Raises DriverError without programs."""
         if not taps.TUN.exists():
             return f"{taps.TUN} is not there"
         if programs.run(*self._vsctl("show")).returncode:

@@ -1,10 +1,10 @@
 """OVN and Open vSwitch for one machine: host, gateway and control plane at once, in a folder of its own.
 
 The machine gets the bridge `br-novella` with the gateway's address of the external network, so that floating IPs answer
-on it. Beside it Open vSwitch makes two devices without addresses, `br-int` and `ovs-netdev`. Nothing else of the
+on it. Open vSwitch also makes two devices without addresses, `br-int` and `ovs-netdev`. Nothing else of the
 machine's network changes. Open vSwitch works in user space: it needs no module of the kernel.
 
-All is made anew at each start: networks are written by the projection, and ports are plugged by the host.
+Everything is created anew at each start: the projection writes the networks, and the host plugs the ports.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SECONDS = "--timeout=30"
 
 
 class CannotStart(DriverError):
-    """There is no OVN here; its message is a clause with the reason."""
+    """OVN cannot be started on this machine. The message is a clause with the reason."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class LocalOvn:
         return {"guest_network": "ovn", "ovs_run_dir": folder, "ovn_run_dir": folder}
 
     def start(self) -> socket.socket:
-        """Start all; `stop` takes the returned lock. Raises CannotStart."""
+        """Start all daemons. Pass the returned lock to `stop`. Raises CannotStart."""
         self._require_programs()
         lock = _lock()
         try:
-            self._remove()  # what a killed process of this folder left
+            self._remove()  # a killed process of this folder may have left devices
             self._require_room()
             self._start()
         except (DriverError, OSError) as error:
@@ -106,7 +106,7 @@ class LocalOvn:
             if daemon.is_running() and not (is_new_switch and daemon.program == "ovn-controller"):
                 continue
             log.warning("daemon of OVN is started again: %s", daemon.pid_path)
-            daemon.stop()  # a controller of an earlier switch would come back late
+            daemon.stop()  # the controller of an earlier switch reconnects late
             daemon.start()
             is_new_switch = is_new_switch or daemon.program == SWITCH
 
@@ -132,7 +132,7 @@ class LocalOvn:
             raise CannotStart(f"{taps.TUN} is not there")
 
     def _require_room(self) -> None:
-        """Raise CannotStart where Open vSwitch runs already, or the machine uses the addresses."""
+        """Raise CannotStart if Open vSwitch already runs, or the machine uses the addresses."""
         there = sorted(_links().keys() & {*DEVICES, KERNEL_DATAPATH})
         if there:
             raise CannotStart(f"Open vSwitch is in use on this machine already (device {', '.join(there)})")
@@ -212,7 +212,7 @@ def _switch(folder: Path) -> Daemon:
 
 
 def _lock() -> socket.socket:
-    """Take the machine's one place for a local OVN. Raises CannotStart."""
+    """Take the lock that only one local OVN of the machine can have. Raises CannotStart."""
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         lock.bind(LOCK)

@@ -156,7 +156,7 @@ def delete_monitor(context: RequestContext, monitor_id: str) -> None:
 
 @contextmanager
 def _changing_members(pool: BalancerPool) -> Iterator[None]:
-    """Change which members there are, or which are checked: the load balancer gets the ports for their checks."""
+    """Change the members or their checks in this context; its end creates or deletes the ports for the checks."""
     with load_balancers.changing(pool.balancer):
         yield
         monitor_ports.fit(pool.balancer)
@@ -182,7 +182,7 @@ def _add_member(context: RequestContext, pool: BalancerPool, requested: MemberCr
 
 
 def _place(context: RequestContext, pool: BalancerPool, requested: MemberCreate) -> tuple[Subnet, str]:
-    """Return the subnet of a member, and its address there in one spelling."""
+    """Return the subnet of a member and its normalized address."""
     if requested.subnet_id:
         subnet: Subnet | None = get_subnet(context, requested.subnet_id)
     else:

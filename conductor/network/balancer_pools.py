@@ -30,7 +30,7 @@ class ListenerCreate:
 
 @dataclass(frozen=True, slots=True)
 class ListenerChange:
-    """Changes of a listener; None keeps its pool, "" takes it away."""
+    """Changes of a listener; None keeps its pool, "" removes it."""
 
     pool_id: str | None = None
     values: Mapping[str, Any] | None = None
@@ -62,7 +62,7 @@ def get_listener(context: RequestContext, listener_id: str) -> BalancerListener:
 
 
 def create_listener(context: RequestContext, requested: ListenerCreate) -> BalancerListener:
-    """Create a listener. Raises DuplicateListener where its port is taken, InvalidInput for a pool that does not fit.
+    """Create a listener. Raises DuplicateListener if its port is taken, InvalidInput for a pool that does not fit.
 
     Also raises NotSupported without OVN, LoadBalancerNotFound, PoolNotFound, OverQuota.
     """
@@ -145,7 +145,7 @@ def update_pool(context: RequestContext, pool_id: str, changes: Mapping[str, Any
 
 
 def delete_pool(context: RequestContext, pool_id: str) -> None:
-    """Delete a pool with its members and health monitor. Its listeners have no pool then."""
+    """Delete a pool with its members and health monitor. Its listeners then have no pool."""
     with write_tx():
         pool = get_pool(context, pool_id)
         with load_balancers.changing(pool.balancer):
@@ -166,7 +166,7 @@ def _save(listener: BalancerListener) -> None:
 
 
 def _give_pool(listener: BalancerListener, pool: BalancerPool) -> None:
-    """Make a new pool the one of a listener. Raises InvalidInput where it has one, or it does not fit."""
+    """Assign a new pool to a listener. Raises InvalidInput if the listener has a pool or the pool does not fit."""
     if listener.default_pool is not None:
         raise InvalidInput(
             f"Invalid input for listener_id. Listener {listener.uuid} has a pool already.", field="listener_id"

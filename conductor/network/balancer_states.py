@@ -1,4 +1,4 @@
-"""The states of load balancers and their parts: what OVN has of them, and how their members answer."""
+"""The states of load balancers and their parts: whether OVN has them, and whether their members answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONDITIONS: Mapping[str, Q] = {
 
 
 def provisioning_status(row: LoadBalancer) -> str:
-    """Return whether OVN has the load balancer as it is; ERROR where there is no OVN any more."""
+    """Return ACTIVE if OVN has the load balancer's last change, else a pending status; ERROR without OVN."""
     if not settings.NOVELLA_OVN_NORTHBOUND:
         return ERROR
     if row.projected_revision is None:
@@ -40,7 +40,7 @@ def has_provisioning_status(status: str) -> Q:
 
 
 def of_balancer(row: LoadBalancer) -> str:
-    """Return how the listeners of a load balancer answer."""
+    """Return the operating status of a load balancer, from those of its listeners."""
     if not row.is_admin_up:
         return OFFLINE
     return _combined(of_listener(listener) for listener in row.listeners.all())
@@ -53,7 +53,7 @@ def of_listener(row: BalancerListener) -> str:
 
 
 def of_pool(row: BalancerPool) -> str:
-    """Return how the members of a pool answer; OFFLINE without members."""
+    """Return the operating status of a pool, from those of its members; OFFLINE without members."""
     members = list(row.members.all())
     return _combined(map(of_member, members)) if row.is_admin_up and members else OFFLINE
 
@@ -77,7 +77,7 @@ def record_written(revisions: Mapping[str, int]) -> None:
 
 
 def record_answers(checked: Mapping[str, Check], answers: Mapping[Check, str]) -> None:
-    """Record the operating status of members. One that is not checked, or was not yet, has no monitor.
+    """Record the operating status of members. A member that is not checked, or was not yet, gets NO_MONITOR.
 
     Args:
         checked: What OVN checks for a member, by the member's id.

@@ -15,13 +15,13 @@ _LONGEST = 253
 
 
 def usable(hostname: str) -> str:
-    """Return a hostname in lower case; "" for one that DNS cannot have."""
+    """Return a hostname in lower case; "" if it is no valid DNS name."""
     name = hostname.lower()
     return name if len(name) <= _LONGEST and _NAME.fullmatch(name) else ""
 
 
 def name_of(port: Port) -> str:
-    """Return the name of a port; "" where neither it nor a guest has one."""
+    """Return the DNS name of a port, or else its guest's hostname; "" for neither."""
     return port.dns_name or port.guest_hostname
 
 
@@ -31,7 +31,7 @@ def domain_of(network: Network) -> str:
 
 
 def assignments(port: Port) -> list[dict[str, str]]:
-    """Return the names of a port's addresses, in the API's form. An address of a nameless port has one made of it."""
+    """Return the names of a port's addresses, in the API's form. Without a name, they are made from the address."""
     return [
         {
             "hostname": (hostname := name_of(port) or f"host-{re.sub('[.:]', '-', held.ip_address)}"),

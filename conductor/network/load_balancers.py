@@ -131,21 +131,21 @@ def delete_balancer(context: RequestContext, balancer_id: str, *, is_cascade: bo
 
 
 def is_available() -> bool:
-    """Whether OVN is configured: nothing else would carry the connections."""
+    """Whether load balancers are available: only OVN spreads their connections."""
     return bool(settings.NOVELLA_OVN_NORTHBOUND)
 
 
 def require_ovn() -> None:
-    """Raise NotSupported where load balancers are not available."""
+    """Raise NotSupported if load balancers are not available."""
     if not is_available():
         raise NotSupported("Load balancers need OVN; this cloud has none. An operator sets NOVELLA_OVN_NORTHBOUND.")
 
 
 @contextmanager
 def changing(balancer: LoadBalancer) -> Iterator[None]:
-    """Lock a load balancer for a change of its parts, which is written to OVN.
+    """Lock a load balancer while its parts are changed, and have the change written to OVN.
 
-    The lock is held until the write transaction ends. Raises LoadBalancerNotFound where it was deleted meanwhile.
+    The lock is held until the write transaction ends. Raises LoadBalancerNotFound if it was deleted meanwhile.
     """
     _lock(balancer)
     yield
@@ -158,7 +158,7 @@ def _lock(balancer: LoadBalancer) -> None:
 
 
 def vip_subnet(balancer: LoadBalancer) -> Subnet | None:
-    """Return the subnet of the address; None when the port lost it."""
+    """Return the subnet of the address; None if the port no longer has the address."""
     held = {row.ip_address: row.subnet for row in balancer.vip_port.addresses.all()}
     return held.get(balancer.vip_address)
 
@@ -181,7 +181,7 @@ def _vip(context: RequestContext, requested: LoadBalancerCreate, balancer_id: st
 
 
 def _place(context: RequestContext, requested: LoadBalancerCreate) -> tuple[Network, Subnet | None]:
-    """Return the network, and the subnet; None where the requested address chooses it."""
+    """Return the network and the subnet; the subnet is None if the requested address determines it."""
     subnet = get_subnet(context, requested.vip_subnet_id) if requested.vip_subnet_id else None
     if subnet is None and not requested.vip_network_id:
         raise InvalidInput(

@@ -11,9 +11,9 @@ from conductor.network.port_rows import AddressRequest
 
 
 def fit(balancer: LoadBalancer) -> None:
-    """Make a load balancer have one port on each subnet with members that a health monitor checks, and no other.
+    """Create and delete ports, so that a load balancer has one on each subnet with checked members.
 
-    Raises IpAddressGenerationFailure. The ports count against the quota of ports, and are not refused.
+    Raises IpAddressGenerationFailure. The ports count against the quota of ports, but exceeding it is allowed.
     """
     monitored = PoolMember.objects.filter(pool__balancer=balancer, pool__health_monitor__isnull=False)
     needed = set(monitored.values_list("subnet_uuid", flat=True))
@@ -27,7 +27,7 @@ def fit(balancer: LoadBalancer) -> None:
 
 def _add(balancer: LoadBalancer, subnet_uuid: UUID) -> None:
     subnet = Subnet.objects.select_related("network").filter(uuid=subnet_uuid).first()
-    if subnet is None:  # it was deleted, and its members answer no more
+    if subnet is None:  # it was deleted, so its members do not answer
         return
     port = port_rows.create(
         subnet.network,

@@ -1,4 +1,4 @@
-"""QoS policies: limits of the bandwidth of ports, of a project's own or of all projects where it is shared."""
+"""QoS policies: bandwidth limits for ports. All projects may use a shared policy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def create_policy(context: RequestContext, wanted: Mapping[str, Any]) -> QosPoli
 
 
 def update_policy(context: RequestContext, policy_id: str, changes: Mapping[str, Any]) -> QosPolicy:
-    """Update a policy. Raises QosPolicyInUse where other projects use what would no longer be shared."""
+    """Update a policy. Raises QosPolicyInUse if other projects use a policy that would no longer be shared."""
     refuse_for_admins(context, changes, _FOR_ADMINS)
     with write_tx():
         policy = _own(context, policy_id)
@@ -72,7 +72,7 @@ def get_limit(context: RequestContext, policy_id: str, rule_id: str) -> QosBandw
 
 
 def create_limit(context: RequestContext, policy_id: str, wanted: Mapping[str, Any]) -> QosBandwidthLimit:
-    """Create a rule. Raises QosRulesConflict where the policy has one of this direction."""
+    """Create a rule. Raises QosRulesConflict if the policy already has a rule of this direction."""
     with write_tx():
         policy = _own(context, policy_id)
         limit = QosBandwidthLimit(policy=policy, **wanted)

@@ -27,9 +27,9 @@ def get_policy(context: RequestContext, policy_id: str) -> QosPolicy:
 
 
 def chosen(context: RequestContext, values: Mapping[str, Any], present: QosPolicy | None = None) -> dict[str, Any]:
-    """Return the values of a port or network with the policy that `qos_policy` in it names, by id.
+    """Return the values of a port or network, with the policy in place of its id under `qos_policy`.
 
-    Raises QosPolicyNotFound, and Forbidden for replacing a policy that an administrator set and the caller may not use.
+    Raises QosPolicyNotFound; Forbidden if it replaces a policy that an administrator set and the caller may not use.
     """
     if "qos_policy" not in values:
         return dict(values)

@@ -1,7 +1,7 @@
 """Access control lists of OVN: the rules of security groups, and what applies to every port with port security.
 
-OVN accepts a match that it cannot parse, and then has no such rule. So whatever is not certain to be parsed is left
-out here: the traffic of a rule that is left out is dropped.
+OVN accepts a match that it cannot parse, and then ignores it. So this module leaves out each rule that OVN might not
+parse. The traffic of a rule that is left out is dropped.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def group_name(group_uuid: str) -> str:
 
 
 def default_acls(port_group: str) -> Mapping[str, Acl]:
-    """Return what applies to every port with port security, by name.
+    """Return the entries for every port with port security, by name.
 
     IP traffic is dropped unless a rule allows it, except the guest's own requests for DHCP and metadata.
     """
@@ -75,7 +75,7 @@ def default_acls(port_group: str) -> Mapping[str, Acl]:
 
 
 def rule_acl(group_uuid: str, rule: FilterRule, *, is_stateful: bool) -> Acl | None:
-    """Return the entry of a rule; None where OVN cannot match its traffic, which is then dropped."""
+    """Return the entry of a rule; None if OVN cannot match its traffic, which is then dropped."""
     family = _FAMILIES.get(rule.ethertype)
     if family is None or rule.direction not in DIRECTIONS:
         return None
@@ -115,7 +115,7 @@ def _protocol(rule: FilterRule, family: _Family) -> tuple[str, ...] | None:
 
 
 def _icmp(rule: FilterRule, name: str) -> tuple[str, ...] | None:
-    """Return the match of a type and code, which a rule has in the place of ports."""
+    """Return the match of a type and code, which a rule of ICMP has instead of ports."""
     given = [(field, value) for field, value in (("type", rule.low), ("code", rule.high)) if value is not None]
     if any(not 0 <= value <= ip_protocols.MAX_BYTE for _, value in given):
         return None

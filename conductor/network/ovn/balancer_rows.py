@@ -19,7 +19,7 @@ from conductor.network.ovn.topology import PortSpec
 
 
 def read(ports: Mapping[int, PortSpec]) -> tuple[LoadBalancerSpec, ...]:
-    """Return all load balancers whose ports are there, in a constant number of queries.
+    """Return all load balancers whose port is in `ports`, in a constant number of queries.
 
     Args:
         ports: Ports by primary key.

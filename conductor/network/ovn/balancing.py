@@ -1,8 +1,8 @@
 """Load balancers of OVN.
 
-OVN translates a connection at the client's own switch, before anything is routed. So that clients on the network of
-the address (VIP) reach it too, the address belongs to a router of its own: it answers ARP, and routes what was
-translated to the member.
+OVN translates a connection at the client's own switch, before it is routed. Each address (VIP) belongs to a router of
+its own, so that clients on the network of the address reach it too: that router answers ARP for the address, and
+routes the translated packets to the member.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conductor.network.ovn.topology import CloudTopology, PortSpec, SubnetSpec
 
 # Ports of load balancers that are on no switch as a guest's port: OVN answers for their addresses.
 OWNERS = (BALANCER_VIP, BALANCER_MONITOR)
-# The router of the address answers ARP, no other one does; without members that answer, connections are refused.
+# Only the router of the address answers ARP for it. When no member answers, connections are refused.
 _OPTIONS = {"neighbor_responder": "none", "reject": "true"}
 _FIELDS = frozenset({"ip_src", "ip_dst", "tp_src", "tp_dst"})
 
@@ -50,7 +50,7 @@ def add_load_balancers(builder: NorthboundBuilder, topology: CloudTopology, swit
 
 
 def checked_members(topology: CloudTopology) -> dict[str, CheckedMember]:
-    """Return what OVN checks for each member that it checks, by the member's id."""
+    """Return the endpoint that OVN checks for each checked member, by the member's id."""
     if not topology.load_balancers:
         return {}
     places = _Places(topology)
@@ -64,7 +64,7 @@ def checked_members(topology: CloudTopology) -> dict[str, CheckedMember]:
 
 
 class _Places:
-    """The ports and subnets of a topology, as load balancers look for them."""
+    """Indexes of the ports and subnets of a topology, for load balancers."""
 
     def __init__(self, topology: CloudTopology) -> None:
         self.subnets: Mapping[str, SubnetSpec] = {subnet.uuid: subnet for subnet in topology.subnets}
@@ -91,7 +91,7 @@ class _Places:
         return sorted({network, *(other for other in near if self._owners.get(other) == project)})
 
     def monitored_port(self, balancer: LoadBalancerSpec, member: MemberSpec) -> str:
-        """Return the port that has a member's address; "" where OVN cannot check it."""
+        """Return the port that has a member's address; "" if OVN cannot check it."""
         is_checked = member.subnet in balancer.monitor_addresses
         return self._guests.get((member.subnet, member.address), "") if is_checked else ""
 

@@ -41,10 +41,10 @@ GLOBAL = "NB_Global"  # the table with one row, for the whole database
 
 
 class NorthboundDatabase:
-    """A connection to the northbound database. Only one in the cloud has its lock, and can write."""
+    """A connection to the northbound database. Only the connection that has the database's lock can write."""
 
     def __init__(self, remote: str, *, tls: TlsFiles | None = None, options: Mapping[str, str] | None = None) -> None:
-        """Open it. Each write keeps these options of the whole database. Raises DatabaseUnavailable."""
+        """Open the connection. Each write restores `options` of the whole database. Raises DatabaseUnavailable."""
         self._options = options or {}
         columns = {table: (*names, "external_ids") for table, names in COLUMNS.items()}
         columns[GLOBAL] = ("nb_cfg", "options")
@@ -59,7 +59,7 @@ class NorthboundDatabase:
     def write(
         self, desired: Northbound, *, since: Northbound | None = None, is_counted: bool = False
     ) -> NorthboundChanges:
-        """Make the rows of the projection the desired ones, in one transaction. Return what changed.
+        """Write the differences to the desired rows in one transaction, and return them.
 
         Args:
             since: The rows of the last write. Those that are desired unchanged are not compared: reading them takes
@@ -88,7 +88,7 @@ class SouthboundDatabase:
     """A connection to the southbound database, with what hosts report there."""
 
     def __init__(self, remote: str, *, tls: TlsFiles | None = None) -> None:
-        """Open it. Raises DatabaseUnavailable."""
+        """Open the connection. Raises DatabaseUnavailable."""
         columns = {
             "Chassis": ("name", "other_config"),
             "Port_Binding": ("logical_port", "up", "chassis"),
@@ -103,7 +103,7 @@ class SouthboundDatabase:
 
     @property
     def version(self) -> int:
-        """A number that changes whenever the replica does."""
+        """Return a number that changes with each change of the replica."""
         return int(self._connection.idl.change_seqno)
 
     def chassis(self) -> dict[str, Mapping[str, str]]:
@@ -145,7 +145,7 @@ def open_database(
     tls: TlsFiles | None = None,
     lock: str = "",
 ) -> connection.Connection:
-    """Return a connection with a replica of these columns, by table; it starts with its first use.
+    """Return a connection with a replica of `columns`, by table. It connects at its first use.
 
     Args:
         remote: Addresses as OVN's own programs take them, such as `tcp:10.0.0.1:6641,tcp:10.0.0.2:6641`.
@@ -173,7 +173,7 @@ def open_database(
 
 
 class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no types
-    """Writes the differences; runs again where another client wrote at the same time."""
+    """Writes the differences. The library repeats it when another client wrote at the same time."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no ty
         present = _PresentRows(self.api.tables, self._desired)
         rows = present.rows
         unchanged = {key for key, columns in self._desired.items() if self._since.get(key) == columns}
-        if not unchanged <= rows.keys():  # one is gone: the row that contained it must be written again, too
+        if not unchanged <= rows.keys():  # a row is gone: the row that contained it must be written again, too
             unchanged = set()
         compared = {key: columns for key, columns in self._desired.items() if key not in unchanged}
         self.changes = changes = diff(present.values(rows.keys() - unchanged), compared)
@@ -213,7 +213,7 @@ class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no ty
             row.nb_cfg += self._is_counted
 
     def _delete(self, table: str, row: Row) -> None:
-        """Delete a row. One that another row contains vanishes with it, but must not refer to a deleted row then."""
+        """Delete a row. OVN deletes a contained row with its container, if the row refers to no deleted row."""
         if self.api.tables[table].is_root:
             row.delete()
             return
@@ -223,7 +223,7 @@ class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no ty
 
 
 class _PresentRows:
-    """The rows of the projection that the database has. `surplus` are rows with the key of another one."""
+    """The rows of the projection that the database has. `surplus` are rows whose key another row has too."""
 
     def __init__(self, tables: Mapping[str, Any], desired: Northbound) -> None:
         self.rows: dict[RowKey, Row] = {}
@@ -260,7 +260,7 @@ class _PresentRows:
 
 
 def _key_of(table: str, row: Row, desired: Northbound) -> RowKey | None:
-    """Return the key of a row of the projection: by its mark, or its name where the mark is gone; None for others."""
+    """Return the key of a row of the projection, by its mark or else its name; None for rows of other clients."""
     mark = row.external_ids.get(ID)
     if table not in NAMED_TABLES:
         return RowKey(table, mark) if mark else None
@@ -269,7 +269,7 @@ def _key_of(table: str, row: Row, desired: Northbound) -> RowKey | None:
 
 
 def _ours(rows: Iterable[Row]) -> list[Row]:
-    """Return those of the rows that have the projection's mark."""
+    """Return the rows that have the projection's mark."""
     return [row for row in rows if ID in row.external_ids]
 
 
@@ -281,7 +281,7 @@ def _stored(value: Value, rows: Mapping[RowKey, Row]) -> Any:
 
 
 def _update(rows: Mapping[RowKey, Row], key: RowKey, column: str, value: Value) -> None:
-    """Write a value. Of external ids only those of the projection; of references only what is added and removed."""
+    """Write a value: of external ids the projection's keys, of references the additions and removals."""
     row = rows[key]
     if column == "external_ids" and isinstance(value, Mapping):
         for name, text in value.items():

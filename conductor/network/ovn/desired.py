@@ -14,9 +14,9 @@ from conductor.network.ovn.northbound import Northbound, NorthboundBuilder, RowK
 from conductor.network.ovn.routing import add_routers, router_port_name
 from conductor.network.ovn.topology import CloudTopology, NetworkSpec, PortSpec, SubnetSpec
 
-# The group of all ports with port security: what no rule allows is dropped there.
+# The group of all ports with port security. It drops the traffic that no rule allows.
 DEFAULT_GROUP = "pg_novella_drop"
-# A port that no host has must not be claimed by any: no host has this name.
+# The chassis of a port without a host. No host has this name, so none claims the port.
 NO_HOST = "-"
 PRIORITY_LIMIT = 1000
 
@@ -181,8 +181,8 @@ class _Switches:
 def _binding(port: PortSpec) -> Mapping[str, str]:
     """Return which hosts may claim the port.
 
-    While its guest moves both may. The destination passes no packet of the port before the guest has announced itself
-    there: QEMU sends RARP requests when it starts an arrived guest.
+    Both hosts may while its guest moves. The destination passes no packet of the port before the guest has announced
+    itself there: QEMU sends RARP requests when it starts an arrived guest.
     """
     if port.host and port.destination:
         return {"requested-chassis": f"{port.host},{port.destination}", "activation-strategy": "rarp"}
@@ -190,7 +190,7 @@ def _binding(port: PortSpec) -> Mapping[str, str]:
 
 
 def _port_security(port: PortSpec) -> frozenset[str]:
-    """Return what the port may send from: its own addresses, and those of its allowed pairs, by MAC address."""
+    """Return the addresses that the port may send from, its own and its allowed pairs, by MAC address."""
     allowed = defaultdict(list, {port.mac_address: [held.ip_address for held in port.addresses]})
     for pair in port.pairs:
         of_mac = allowed[pair.mac_address or port.mac_address]

@@ -55,7 +55,7 @@ def has_own(own: Iterable[DhcpOption], ip_version: int) -> bool:
 
 
 def _options_ipv4(network: NetworkSpec, subnet: SubnetSpec) -> Mapping[str, str]:
-    # Guests that are sent routes take their default route from them, too (RFC 3442).
+    # A guest that gets these routes ignores the router option, so they contain the default route (RFC 3442).
     routes = [(f"{METADATA}/32", "0.0.0.0"), *subnet.host_routes]
     options = {
         "server_id": subnet.gateway_ip or SERVER,
@@ -67,7 +67,7 @@ def _options_ipv4(network: NetworkSpec, subnet: SubnetSpec) -> Mapping[str, str]
         options["domain_name"] = _text(network.dns_domain.rstrip("."))
     if subnet.gateway_ip:
         options["router"] = subnet.gateway_ip
-        # Without another server: OVN itself answers what is asked there for names of the network.
+        # The default of subnets without DNS servers: OVN answers queries to it for names of the network.
         options["dns_server"] = _set_of([subnet.gateway_ip])
         if not any(destination == "0.0.0.0/0" for destination, _ in routes):
             routes.append(("0.0.0.0/0", subnet.gateway_ip))

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class DatabaseUnavailable(Exception):
-    """A database of OVN does not answer, or refuses the write; it may have been written all the same."""
+    """A database of OVN does not answer, or refuses the write. The write may have been carried out nevertheless."""

@@ -1,7 +1,7 @@
-"""The health of OVN's parts, by what its databases say. It needs neither OVN's client libraries nor a replica.
+"""The health of OVN's parts, read from its databases without OVN's client libraries and without a replica.
 
-Each full pass of the projection raises the number of the configuration, which northd and the hosts repeat when they
-have carried it out.
+Each full pass of the projection raises the number of the configuration. Northd and the hosts report the number back
+when they have applied it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class OvnHealth:
 
 
 def read(northbound: str, southbound: str, *, seconds: float, tls: TlsFiles | None = None) -> OvnHealth:
-    """Ask both databases, each within `seconds`. Raises DatabaseUnavailable."""
+    """Query both databases, each within `seconds`. Raises DatabaseUnavailable."""
     own = _select(northbound, seconds, tls, "OVN_Northbound", "NB_Global", ["nb_cfg", "sb_cfg"])
     hosts = _select(southbound, seconds, tls, "OVN_Southbound", "Chassis_Private", ["name", "nb_cfg"])
     chassis = _select(southbound, seconds, tls, "OVN_Southbound", "Chassis", ["name", "other_config"])
@@ -90,7 +90,7 @@ def _ask(remote: str, request: Mapping[str, Any], seconds: float, tls: TlsFiles 
             received += chunk
             try:
                 found: dict[str, Any] = json.loads(received)
-            except ValueError:  # not whole yet
+            except ValueError:  # the answer is incomplete
                 continue
             return found
     raise ConnectionResetError("closed the connection")

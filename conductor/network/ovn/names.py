@@ -1,4 +1,4 @@
-"""DNS of OVN: it answers a guest's questions for names on the guest's own network, and lets all others pass."""
+"""DNS records of OVN, which answers queries of guests for names on their own network and forwards all other queries."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def records_by_network(topology: CloudTopology) -> Mapping[str, Mapping[str, str
 
 
 def _owners(network: NetworkSpec, ports: Sequence[PortSpec]) -> Sequence[PortSpec]:
-    """Return the ports that have a name: of several projects' on a shared network, those of its owner.
+    """Return the ports to which a name resolves: if several projects use it, those of the network's owner.
 
-    Otherwise a project could take over another one's name.
+    Otherwise a project could take over the name of another project on a shared network.
     """
     is_disputed = len({port.project for port in ports}) > 1
     return [port for port in ports if port.project == network.project] if is_disputed else ports

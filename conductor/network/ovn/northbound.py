@@ -50,7 +50,7 @@ REFERENCES: Mapping[tuple[str, str], str] = {
     ("Logical_Router", "load_balancer"): "Load_Balancer",
     ("Load_Balancer", "health_check"): "Load_Balancer_Health_Check",
 }
-# Columns that may also refer to rows of others, which stay there.
+# Columns that may also refer to rows of other clients. These references stay.
 SHARED = frozenset({("Logical_Switch", "load_balancer"), ("Logical_Router", "load_balancer")})
 # Columns that map text to text, or to numbers. Of these, as of all others, the projection owns the whole value.
 MAPS = frozenset({"options", "other_config", "ipv6_ra_configs", "records", "bandwidth", "vips", "ip_port_mappings"})

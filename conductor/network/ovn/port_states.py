@@ -13,10 +13,10 @@ _AT_ONCE = 500
 
 
 def record(hosts: Collection[str], up_ports: Mapping[str, str]) -> None:
-    """Record which plugged ports of these hosts are up. One whose guest is moving stays as it is.
+    """Record which plugged ports of these hosts are up. A port whose guest is moving stays unchanged.
 
     Args:
-        hosts: The hosts whose network OVN carries. Ports of other hosts stay as they are.
+        hosts: The hosts whose network OVN carries. Ports of other hosts stay unchanged.
         up_ports: The host of each port that is up, by the port's id.
     """
     plugged = Port.objects.filter(is_plugged=True, migrating_to="").exclude(binding_host="")

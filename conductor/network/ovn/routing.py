@@ -11,9 +11,9 @@ from conductor.network.ipv6_modes import SLAAC, STATEFUL, STATELESS
 from conductor.network.ovn.northbound import NorthboundBuilder, RowKey
 from conductor.network.ovn.topology import CloudTopology, GatewayHost, NetworkSpec, PortSpec, RouterSpec, SubnetSpec
 
-# OVN chooses gateway hosts among at most this many.
+# A router has at most this many gateway hosts to choose from.
 MOST_GATEWAY_HOSTS = 5
-# A gateway host is dead when the others miss so many messages in succession.
+# A gateway host counts as failed when the others miss this many successive messages of it.
 MISSED_MESSAGES = 3
 EVERYWHERE: Mapping[int, str] = {4: "0.0.0.0/0", 6: "::/0"}
 _ADDRESS_MODES: Mapping[str, str] = {SLAAC: "slaac", STATEFUL: "dhcpv6_stateful", STATELESS: "dhcpv6_stateless"}
@@ -29,7 +29,7 @@ def router_port_name(port_uuid: str) -> str:
 
 
 def failover_options(milliseconds: int) -> Mapping[str, str]:
-    """Return the options of the whole database by which a gateway host that is silent for so long is replaced."""
+    """Return the options of the whole database that replace a gateway host after `milliseconds` of silence."""
     interval = str(milliseconds // MISSED_MESSAGES)
     return {"bfd-min-rx": interval, "bfd-min-tx": interval, "bfd-mult": str(MISSED_MESSAGES)}
 
@@ -162,7 +162,7 @@ class _RouterRows:
         self._builder.refer(self._row, column, row)
 
     def _interface_options(self, port: PortSpec) -> Mapping[str, str]:
-        """Return options that route a physical network's traffic at the gateway: its switches know one MAC address."""
+        """Return options that route a physical network's traffic at the gateway, so switches see one MAC address."""
         is_physical = bool(self._networks[port.network].physical_network)
         return {"reside-on-redirect-chassis": "true"} if is_physical and self._gateway is not None else {}
 

@@ -20,9 +20,9 @@ class BandwidthLimit:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSpec:
-    """A network; `physical_network` and `segmentation_id` are set where an administrator mapped it to one.
+    """A network. `physical_network` and `segmentation_id` are those of a provider network.
 
-    `limits` hold for its ports without limits of their own.
+    `limits` apply to ports without limits of their own.
     """
 
     uuid: str

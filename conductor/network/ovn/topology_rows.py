@@ -44,7 +44,7 @@ Limits = Mapping[int | None, Sequence[BandwidthLimit]]
 
 
 def read(gateway_hosts: Sequence[GatewayHost] = ()) -> CloudTopology:
-    """Return all networks. What was written between two queries is left out where its other half is missing."""
+    """Return all networks. A row is left out if a row that it needs was written after the query for that one."""
     limits = _limits()
     networks = {row.pk: _network(row, limits) for row in _rows(Network.objects.all())}
     subnets = {

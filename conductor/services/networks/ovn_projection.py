@@ -1,7 +1,7 @@
-"""Keeps OVN as the networks say. One conductor does it for all; requests never wait for it.
+"""Writes all networks into OVN's northbound database. One conductor does it for all; requests never wait for it.
 
-The projection reads whether anything changed, and if so writes the difference in one transaction. A full pass now and
-then repairs what was edited by hand. Two things keep a second writer out: the lease, and the lock of the northbound
+The projection looks for changes, and writes the difference in one transaction. A full pass now and then repairs rows
+that were edited by hand. Two things keep a second writer out: the lease, and the lock of the northbound
 database, which it gives to one connection.
 """
 
@@ -42,7 +42,7 @@ class OvnProjection:
         self._held: _Held | None = None
 
     def carry_out(self) -> None:
-        """Write what changed, if this process has the lease or can take it; an error gives the lease to others."""
+        """Write the changes, if this process has the lease or can take it. After an error it releases the lease."""
         try:
             if self._held is None:
                 self._held = _take(self._owner)
@@ -53,7 +53,7 @@ class OvnProjection:
             raise
 
     def release(self) -> None:
-        """Close the connections, and let another process go on."""
+        """Close the connections and release the lease."""
         held, self._held = self._held, None
         if held is not None:
             held.close()

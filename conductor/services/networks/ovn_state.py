@@ -19,7 +19,10 @@ LEASE = "ovn-projection"
 
 @dataclass(frozen=True, slots=True)
 class OvnState:
-    """The age of the last full pass, None where there was none, and what OVN says; `failure` where it does not."""
+    """The age of the last full pass, None if there was none, and OVN's health.
+
+    `failure` is the reason if OVN does not answer.
+    """
 
     pass_age_seconds: float | None
     health: OvnHealth | None = None
@@ -31,7 +34,7 @@ def is_configured() -> bool:
 
 
 def tls_files() -> TlsFiles | None:
-    """Return the files for servers with `ssl:`; None where they are not configured."""
+    """Return the files for servers with `ssl:`; None if they are not configured."""
     key, certificate = settings.NOVELLA_OVN_PRIVATE_KEY, settings.NOVELLA_OVN_CERTIFICATE
     authorities = settings.NOVELLA_OVN_CA_CERTIFICATE
     if key is None or certificate is None or authorities is None:

@@ -1,4 +1,4 @@
-"""Bodies of the load balancer API. What OVN does not offer is refused by name."""
+"""Bodies of the load balancer API. Fields and values that OVN does not support are refused by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _number(least: int, most: int) -> Schema:
 
 
 def _only(value: object) -> Schema:
-    """Return the schema of a field that has one value here; null stands for it."""
+    """Return the schema of a field with one allowed value; null stands for that value."""
     return {"enum": [value, None]}
 
 

@@ -114,7 +114,7 @@ class MemberItem(Item):
 
 
 class Providers(BalancerView):
-    """/v2.0/lbaas/providers: one."""
+    """/v2.0/lbaas/providers: the only provider."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("get_provider")
