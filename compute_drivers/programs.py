@@ -1,4 +1,4 @@
-"""Runs programs of the host with timeouts, and turns failures into DriverError without paths of the host."""
+"""Runs programs of the host with a timeout. A failure becomes a DriverError whose message has no paths of the host."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ PACKAGES = {
 
 
 def run(*words: str, given: bytes = b"", seconds: float = SECONDS) -> subprocess.CompletedProcess[bytes]:
-    """Run a program and return its result, also of a failure.
+    """Run a program and return its result, also if it fails.
 
-    Raises DriverError when it is not installed or does not end in time.
+    Raises DriverError if it is not installed or does not end in time.
     """
     try:
         return subprocess.run(words, input=given, capture_output=True, timeout=seconds, check=False)
@@ -45,7 +45,7 @@ def run(*words: str, given: bytes = b"", seconds: float = SECONDS) -> subprocess
 
 
 def check_output(message: str, *words: str, given: bytes = b"", seconds: float = SECONDS) -> bytes:
-    """Run a program and return its output. Raises DriverError, "<message>: <cause>.", when it fails."""
+    """Run a program and return its output. Raises DriverError with the message "<message>: <cause>." if it fails."""
     done = run(*words, given=given, seconds=seconds)
     if done.returncode:
         raise DriverError(f"{message}: {last_line(done.stderr)}.")

@@ -1,4 +1,4 @@
-"""The app of the conductor: no models; it loads plugins and has the commands."""
+"""The Django app `conductor`: it has the management commands and checks, and no models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every route: the APIs under their roots, health, and pages for the rest."""
+"""The root URL configuration: the APIs, the health checks and the portal's pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from portal.health import healthz, readyz
 
 
 def api(root: str, service: str, package: str = "") -> list[URLPattern | URLResolver]:
-    """Return the routes of one API. Its root answers with and without a trailing slash, and nothing redirects."""
+    """Return the routes of one API. Its root answers with and without a trailing slash, without a redirect."""
     return [
         re_path(rf"^{root}(?:/|$)", include(f"portal.api.{package or service}.urls")),
         re_path(rf"^{root}/", unknown_route(service)),

@@ -25,7 +25,7 @@ COLUMNS = {"name": "name", "id": "id", "domain_id": "domain_id"}
 
 
 def implied_names(names: Iterable[str]) -> frozenset[str]:
-    """Return the names with all that they imply in the hierarchy."""
+    """Return the role names with all role names that they imply in the hierarchy."""
     held = set(names)
     for position, name in enumerate(ROLE_HIERARCHY):
         if name in held:
@@ -42,7 +42,7 @@ class RoleCatalog:
     implies: Mapping[str, frozenset[str]]
 
     def closure(self, role_ids: Iterable[str]) -> set[str]:
-        """Return the ids with all that they imply."""
+        """Return the role ids with all role ids that they imply."""
         reached: set[str] = set()
         waiting = [role_id for role_id in role_ids if role_id in self.by_id]
         while waiting:
@@ -53,7 +53,7 @@ class RoleCatalog:
         return reached
 
     def in_token(self, role_ids: Iterable[str]) -> list[Role]:
-        """Return the granted roles by name: with the implied ones, without those that belong to one domain."""
+        """Return the granted roles, ordered by name, with implied roles and without roles of a domain."""
         found = (self.by_id[role_id] for role_id in self.closure(role_ids))
         return sorted((role for role in found if role.domain_id is None), key=lambda role: (role.name, role.id))
 
@@ -62,7 +62,7 @@ _book: tuple[int, RoleCatalog] | None = None
 
 
 def book(needed: Iterable[str] = ()) -> RoleCatalog:
-    """Return the current roles: cached until rights change, and read again for an id in `needed` that is unknown."""
+    """Return the current roles, cached until rights change. They are read again if an id in `needed` is unknown."""
     global _book
     number, held = rights.version(), _book
     if held is None or held[0] != number or not all(role_id in held[1].by_id for role_id in needed):
@@ -83,7 +83,7 @@ def _read_book() -> RoleCatalog:
 
 
 def _hierarchy_pairs() -> set[tuple[str, str]]:
-    """Return each step with all steps below it, so that a missing role does not split the hierarchy."""
+    """Return each role of the hierarchy with each role below it, so that a missing role does not split it."""
     return {(upper, lower) for at, upper in enumerate(ROLE_HIERARCHY) for lower in ROLE_HIERARCHY[at + 1 :]}
 
 
@@ -96,7 +96,7 @@ def get(role_id: str) -> Role:
 
 
 def find(question: IdentityListQuery) -> tuple[list[Role], bool]:
-    """Return a page of roles by name, and whether there are more: of the filter's domain, else roles of all domains."""
+    """Return a page of roles by name, and whether there are more: roles of the filter's domain, else global roles."""
     rows = narrowed(Role.objects.all(), question, COLUMNS)
     if "domain_id" not in question.filters:
         rows = rows.filter(domain=None)

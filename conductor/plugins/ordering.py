@@ -1,4 +1,4 @@
-"""Orders filters and weighers by the settings, and by the operator's choices at run time."""
+"""Selects and orders filters and weighers, by the settings and by the operator's choices at run time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ P = TypeVar("P", Filter, Weigher)
 
 
 class OptionsRefused(NovellaError):
-    """A plugin could not be made with its options."""
+    """A plugin could not be created with its options."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class ActivePlugins:
 
     Attributes:
         choices: The operators' settings, from which the other fields follow.
-        shadows: Plugins that run and are only recorded.
+        shadows: Plugins that run, and whose results are only recorded.
         quarantined: Plugins that do not run.
-        trusted: Plugins that ship. They are measured, but have no time limit and no quarantine.
+        trusted: Built-in plugins. They are measured, but have no time limit and no quarantine.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -86,7 +86,7 @@ def default_weighers(found: Sequence[Weigher], options: PluginOptions) -> tuple[
 
 
 def missing(found: Registry | ActivePlugins) -> list[str]:
-    """Return names in the operator's lists that no plugin registers."""
+    """Return the names that are configured, but that no plugin registers."""
     stand_ins = [*found.filters, *found.weighers]
     return [
         one.name
@@ -96,17 +96,17 @@ def missing(found: Registry | ActivePlugins) -> list[str]:
 
 
 def run_order(names: Sequence[str], choice: PluginKindSettings) -> list[str]:
-    """Return names in the order in which they run: those that the operator ordered first, then the others."""
+    """Return names in the order in which they run: first those that the operator ordered, then the others."""
     return list(dict.fromkeys((*choice.order, *names)))
 
 
 def _in_order(
     brought: Sequence[P], default: Sequence[P], choice: PluginKindSettings, stand_in: Callable[[str], P]
 ) -> list[P]:
-    """Return the enabled plugins. A missing one is replaced by a stand-in, as in the settings' list."""
+    """Return the enabled plugins. A missing plugin is replaced by a stand-in, as in _ordered."""
     by_name: dict[str, Any] = {one.name: one for one in (*brought, *default)}
     default_names = {one.name for one in default}
-    # Defaults come in their order; plugins enabled since come after them.
+    # Plugins that were enabled at run time come after the defaults.
     names = run_order([*(one.name for one in default), *(one.name for one in brought), *choice.per_plugin], choice)
     found: list[P] = []
     for name in names:
@@ -119,14 +119,14 @@ def _in_order(
 def _with_options(
     one: P, choice: PluginKindSettings, values: Mapping[str, Any], stand_in: Callable[[str, NovellaError], P]
 ) -> P:
-    """Return the plugin with the options that were set since, or the plugin itself without such options."""
+    """Return the plugin with the options that the operator set at run time; unchanged without such options."""
     options = choice.of(one.name).options
     if not options or isinstance(one, _MissingFilter | _MissingWeigher):
         return one
     try:
         return type(one)({**values, **options})
     except Exception:
-        log.exception("plugin cannot be made with its options: name=%s", one.name)
+        log.exception("plugin cannot be created with its options: name=%s", one.name)
         return stand_in(one.name, OptionsRefused())
 
 
@@ -138,7 +138,7 @@ def is_range(ends: Any) -> TypeGuard[Sequence[float]]:
 
 
 def _with_range(one: Weigher, ranges: Mapping[str, Sequence[float]]) -> Weigher:
-    """Return the weigher with the operator's range. Itself if there is none, or an invalid one."""
+    """Return the weigher with the operator's range; unchanged if there is none or it is invalid."""
     ends = ranges.get(one.name)
     if not is_range(ends):
         return one
@@ -170,8 +170,8 @@ def _digest(found: Registry, choice: Mapping[str, PluginKindSettings], quarantin
 def _ordered(found: Sequence[P], enabled: Sequence[str], stand_in: Callable[[str], P]) -> tuple[P, ...]:
     """Return the enabled plugins in the operator's order.
 
-    A missing one is replaced by a stand-in that fails when it runs. So the rule for failing plugins applies, instead of
-    skipping a filter that was configured.
+    A missing plugin is replaced by a stand-in that fails when it runs. So `on_failure` applies to it; otherwise a
+    configured filter would be skipped.
     """
     if not enabled:
         return tuple(one for one in found if one.is_on_by_default)

@@ -33,8 +33,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Start:
-    """First message to a new worker: what to load. With `describes` it returns the description of a source, and
-    ends.
+    """First message to a new worker: the plugins to load.
+
+    With `describes`, the worker returns the description of that source and ends.
     """
 
     path: Sequence[str]
@@ -44,10 +45,10 @@ class Start:
 
 @dataclass(frozen=True)
 class WorkerCall:
-    """One call of a plugin. `body` is the call, without data that both sides have.
+    """One call of a plugin. `body` is the pickled call, without the data that the worker already has.
 
-    `choices` is None where they are those of the previous call. `states` are all hosts, or by row those that changed
-    since the previous call.
+    `choices` is None if they are the same as in the previous call. `states` are all hosts, or, by row, the hosts that
+    changed since the previous call.
     """
 
     seconds: float
@@ -87,7 +88,7 @@ class UserFacingError(PluginException):
 
 
 def speaking(method: Callable[..., T], *args: Any) -> T:
-    """Call a method of an extension or a sink. An error with a message for users is raised as UserFacingError."""
+    """Call a method of an extension or a sink. Raises UserFacingError for an error whose message is for users."""
     try:
         return method(*args)
     except SinkFailed as error:
@@ -102,11 +103,11 @@ OURS = (
     PluginExited,
     PluginException,
     UserFacingError,
-)  # errors that go over the socket as they are
+)  # errors that are pickled unchanged
 
 
 class Pickler(pickle.Pickler):
-    """Pickles values without hosts and plugins, which the other side has, and reduces errors."""
+    """Pickles values without hosts and plugins, which the receiver has, and reduces errors to their description."""
 
     def persistent_id(self, value: Any) -> tuple[Any, ...] | None:
         if isinstance(value, HostTable):
@@ -122,14 +123,14 @@ class Pickler(pickle.Pickler):
         return None
 
     def reducer_override(self, value: Any) -> Any:
-        """Reduce errors of plugins, whose classes may not be importable elsewhere, to type and location."""
+        """Reduce errors of plugins, whose classes the receiver may be unable to import, to description and location."""
         if isinstance(value, Exception) and type(value) not in OURS:
             return PluginException, (describe(value), place_of(value), "".join(traceback.format_exception(value)))
         return NotImplemented
 
 
 class Unpickler(pickle.Unpickler):
-    """Restores the values that were left out."""
+    """Restores the hosts and plugins that Pickler left out."""
 
     def __init__(self, data: bytes, find: Callable[[tuple[Any, ...]], Any]) -> None:
         super().__init__(io.BytesIO(data))
@@ -169,7 +170,7 @@ class AnswerUnpickler(Unpickler):
             return super().find_class(module, name)
         if module.startswith(CORE):
             found = super().find_class(module, name)
-            # excludes a name that a module has imported
+            # a name that a module of the core has imported is refused
             if isinstance(found, type) and found.__module__.startswith(CORE):
                 return found
         raise InvalidResult(f"its answer cannot be used ({name})")

@@ -17,7 +17,7 @@ from django.conf import settings
 from conductor.core.scheduling.pipeline import Pipeline
 
 WIDENS = 16.0  # factor for each lost claim
-NARROWS = 0.98  # factor for each granted claim: balanced where one in about 140 is lost
+NARROWS = 0.98  # factor for each granted claim: constant when one of about 140 claims is lost
 QUIET_SECONDS = 60.0  # without a lost claim: no competitor is left
 
 
@@ -32,7 +32,7 @@ class ContentionTracker:
         self._epoch = ""
 
     def width(self, epoch: str) -> int:
-        """Return the number of best hosts to draw from now. `epoch` identifies the database."""
+        """Return the number of best hosts to draw from. A new `epoch`, which identifies the database, resets it."""
         with self._lock:
             is_over = epoch != self._epoch or self._clock() - self._lost_at > QUIET_SECONDS
             if is_over:
@@ -55,7 +55,7 @@ tracker = ContentionTracker()
 
 
 def widened(pipeline: Pipeline, *, epoch: str, is_batch: bool, lost: int) -> Pipeline:
-    """Return the pipeline that draws from enough hosts to avoid collisions.
+    """Return the pipeline with a subset size large enough to avoid lost claims.
 
     A batch spreads over many hosts by itself, so it draws from more hosts only after a lost claim.
     """

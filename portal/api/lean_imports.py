@@ -1,4 +1,4 @@
-"""Loads Django REST framework without the optional libraries that it imports just because they are installed."""
+"""Imports Django REST framework without the optional libraries that it uses if they are installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNUSED = frozenset({"django.contrib.postgres", "docutils", "inflection", "pygmen
 
 
 def load_rest_framework() -> None:
-    """Load it; idempotent.
+    """Import Django REST framework; idempotent.
 
     A PostgreSQL driver, an HTTP client and a highlighter cost each process half a second and 20 MiB; code that needs
     one imports it.
@@ -23,7 +23,7 @@ def load_rest_framework() -> None:
 
 
 class _Absent(MetaPathFinder):
-    """Reports modules as not installed, before other finders look for them."""
+    """Import finder that reports modules as not installed."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
@@ -36,7 +36,7 @@ class _Absent(MetaPathFinder):
 
 @contextmanager
 def _without(names: frozenset[str]) -> Iterator[None]:
-    """Let imports of these modules fail, unless they are loaded already."""
+    """Let imports of these modules fail in this context, unless they are already imported."""
     finder = _Absent(names)
     sys.meta_path.insert(0, finder)
     try:

@@ -1,4 +1,4 @@
-"""Elements of a scene: its order of events, its hosts and servers, and repeated requests."""
+"""Scenes of the fault campaign: the steps of a scene, its resources, and requests that are repeated."""
 
 from __future__ import annotations
 
@@ -15,15 +15,23 @@ WAIT_SECONDS = 240.0  # a volume is a gigabyte, and the machine may be busy with
 
 @dataclass(frozen=True)
 class Scene:
-    """Steps of a server before and after the action; all are keys of the table of steps in scenes.py.
+    """An action on a server, with the steps before and after it. Steps are keys of the table in scenes.py.
 
-    `before` happens before there is a server, `first` to the server, `last` after the action, `tidy` after the
-    checks. `verb` is the driver method that fails so that the flow is rolled back, `fail_times` times in all (once
-    if the compensation needs it too), and `lost` the data that are missing for the same reason; `commands` are the
-    flow's messages to hosts, `accepting` the places of the web process while it accepts the action; `faults` are
-    the hosts' faults from the beginning; `meanwhile` happens as soon as a process has died; `launch` has further
-    parameters of the launch, `is_about_volumes` means that there is no server; `never` matches the names of places
-    that the scene does not reach.
+    Attributes:
+        first: Steps on the server before the action.
+        verb: The driver method that fails, so that the flow is rolled back.
+        commands: The flow's messages to hosts.
+        accepting: The failpoints of the web process while it accepts the action.
+        before: Steps before the server is launched.
+        meanwhile: Steps as soon as a process has died.
+        last: Steps after the action.
+        tidy: Steps after the checks.
+        lost: Removes data that the flow needs, so that it is rolled back; returns what it removed.
+        faults: The hosts' faults from the beginning.
+        launch: Further parameters of the launch.
+        is_about_volumes: The scene has no server.
+        fail_times: How often `verb` fails in all; once, if the compensation needs the method too.
+        never: Matches the names of failpoints that the scene does not reach.
     """
 
     first: tuple[str, ...]
@@ -92,16 +100,16 @@ class Stage:
 
 
 Request = tuple[str, str, Any]
-StageAction = Callable[[Stage], Request | None]  # a request to make, or None where all is done
+StageAction = Callable[[Stage], Request | None]  # a request to make, or None if everything is done
 
 
 def insist(ask: Callable[[], tuple[int, Any, str]], not_yet: int = 409) -> tuple[int, Any, str]:
-    """Repeat a request until it is accepted: web processes die, and actions wait for each other."""
+    """Repeat a request until it is accepted, because web processes die and actions wait for each other."""
     watch = Stopwatch()
     while True:
         status, reported, request_id = ask()
         if 200 <= status < 300:
             return status, reported, request_id
         if status not in (0, 409, 503, not_yet) or watch.seconds > WAIT_SECONDS:
-            raise AssertionError(f"is refused with {status}: {reported}")
+            raise AssertionError(f"the request is refused with {status}: {reported}")
         take_time(0.3)

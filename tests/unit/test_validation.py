@@ -1,4 +1,4 @@
-"""Refusals of request bodies: they name the field, say what to do, and never repeat a secret."""
+"""Validation of request bodies: an error names the field and the remedy, and never contains a secret."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SERVER = wrapped(
         ({"name": "web", "networks": "any"}, "server.networks. Value: 'any'."),
     ],
 )
-def test_the_field_and_the_fix_are_named(server: Any, message: str) -> None:
+def test_an_error_names_the_field_and_the_remedy(server: Any, message: str) -> None:
     with pytest.raises(Invalid) as refused:
         validate({"server": server}, SERVER)
     assert message in refused.value.message
@@ -61,7 +61,7 @@ def test_the_field_and_the_fix_are_named(server: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize("body", [None, [], "server", 3, {}, {"servers": {}}, {"server": []}])
-def test_bodies_of_another_form_are_refused(body: Any) -> None:
+def test_bodies_of_another_shape_are_refused(body: Any) -> None:
     with pytest.raises(Invalid):
         validate(body, SERVER)
 
@@ -74,7 +74,7 @@ def test_secrets_are_not_repeated(field: str) -> None:
     assert f"server.{field}" in refused.value.message
 
 
-def test_an_object_is_never_repeated_whole() -> None:
+def test_an_error_does_not_contain_an_object_with_secrets() -> None:
     with pytest.raises(Invalid) as refused:
         validate({"server": {"name": "web", "adminPass": "S3CRET", "x": 1}}, SERVER)
     assert "S3CRET" not in refused.value.message
@@ -92,7 +92,7 @@ def test_long_values_are_cut() -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-def test_any_value_at_all_is_accepted_or_invalid(value: Any) -> None:
+def test_any_json_value_is_accepted_or_invalid(value: Any) -> None:
     for body in (value, {"server": value}, {"server": {"name": value}}):
         with suppress(Invalid):
             assert validate(body, SERVER) is body
@@ -110,15 +110,15 @@ def test_names_are_kept_as_they_are(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [True, "true", "True", "1", "yes", 1])
-def test_words_for_true(value: Any) -> None:
+def test_words_that_mean_true(value: Any) -> None:
     assert as_boolean(value, "all_tenants") is True
 
 
 @pytest.mark.parametrize("value", [False, "false", "False", "0", "off", 0])
-def test_words_for_false(value: Any) -> None:
+def test_words_that_mean_false(value: Any) -> None:
     assert as_boolean(value, "all_tenants") is False
 
 
-def test_other_words_are_refused_by_field() -> None:
+def test_an_error_for_another_word_names_the_field() -> None:
     with pytest.raises(Invalid, match="all_tenants"):
         as_boolean("perhaps", "all_tenants")

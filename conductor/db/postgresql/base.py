@@ -19,7 +19,7 @@ MOST_PREPARED = 300  # per connection; some 10 kB each at the server
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Takes a spare connection where Django would open one, and returns it where Django would close it.
+    """Takes a connection from the pool when Django opens one, and returns it when Django closes it.
 
     So CONN_MAX_AGE is 0: a thread holds a connection for the duration of a request, a message or a tick, and a process
     needs as many as it has active threads, not as many as it has threads.
@@ -61,7 +61,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 
 def _with_plans(connection: Any) -> Any:
-    """Pass all numbers with one type. Otherwise each mixture of small and large numbers would be prepared by itself."""
+    """Pass all integers with one type. Otherwise each mixture of small and large integers would get its own plan."""
     connection.prepare_threshold = PREPARED_AFTER
     connection.prepared_max = MOST_PREPARED
     connection.adapters.register_dumper(int, Int8Dumper)

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class AggregateView:
-    """An operator's group of hosts."""
+    """A host aggregate: a group of hosts with metadata."""
 
     number: int
     uuid: str
@@ -44,7 +44,7 @@ class ServiceView:
 
 @dataclass(frozen=True)
 class HypervisorView:
-    """A compute node with the service that runs it. Memory in MB, disk in GB; totals are without overcommit."""
+    """A compute node with the service that runs it. Memory is in MB, disk in GB; totals do not include overcommit."""
 
     number: int
     uuid: str

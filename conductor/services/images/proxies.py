@@ -1,4 +1,4 @@
-"""Proxy of the image service in the Compute API's old form."""
+"""Images in the form of the Compute API's image proxy (/images, before microversion 2.36)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNKNOWN = ("UNKNOWN", 0)
 
 @dataclass(frozen=True)
 class ImageFilter:
-    """Filters for images; empty fields do not narrow. `kind` is `snapshot` or `base`; `server` a server's uuid."""
+    """Filters for images; an empty field does not filter. `kind` is `snapshot` or `base`, `server` a server's uuid."""
 
     name: str = ""
     status: str = ""
@@ -45,7 +45,7 @@ class ImageFilter:
 
 @dataclass(frozen=True)
 class OldImage:
-    """An image; `metadata` are its properties as texts, `server` the server that it was created from."""
+    """An image; `metadata` are its properties as text, `server` is the uuid of the server that it was created from."""
 
     image_id: str
     name: str
@@ -74,7 +74,7 @@ def image(context: RequestContext, ref: str) -> OldImage:
 
 
 def delete_image(context: RequestContext, ref: str) -> None:
-    """Delete an image. Raises NotFound, Forbidden for a protected one and another's, Conflict for one in use."""
+    """Delete an image. Raises NotFound, Forbidden if it is protected or another project's, Conflict if it is in use."""
     _row(context, ref)
     images.delete(context, ref)
 
@@ -96,7 +96,7 @@ def set_image_metadata(
     """
     members = sorted(set(given) & (set(WRITABLE) | set(READ_ONLY)))
     if members:
-        raise Invalid(f"{members[0]} is a member of images and no metadata.", field=f"metadata.{members[0]}")
+        raise Invalid(f"{members[0]} is a field of images, not metadata.", field=f"metadata.{members[0]}")
     before = image(context, ref).metadata
     gone = set(before) - set(given) if replaces_all else set()
     changes = [ImageChange("remove", name) for name in sorted(gone)]
@@ -106,7 +106,7 @@ def set_image_metadata(
 
 def remove_image_metadata(context: RequestContext, ref: str, key: str) -> None:
     """Remove a metadata item. Raises NotFound."""
-    image_metadata_item(context, ref, key)  # raises where the item is missing
+    image_metadata_item(context, ref, key)  # raises NotFound if the item is missing
     images.update(context, ref, [ImageChange("remove", key)])
 
 

@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 def limits(project_id: str) -> dict[str, int]:
-    """Return every limit of a project by resource; -1 is unlimited."""
+    """Return all limits of a project by resource; -1 means unlimited."""
     registered = RegisteredLimit.objects.filter(resource_name__in=DEFAULTS)
     own = Limit.objects.filter(project_id=project_id, registered__resource_name__in=DEFAULTS)
     return {
@@ -30,25 +30,25 @@ def limits(project_id: str) -> dict[str, int]:
 
 
 def show(project_id: str) -> list[QuotaView]:
-    """Return every limit of a project with its usage."""
+    """Return all limits of a project with their usage."""
     allowed = limits(project_id)
     return [QuotaView(name, allowed[name], used) for name, used in usage(project_id).items()]
 
 
 def require_count(project_id: str) -> None:
-    """Raise QuotaExceeded when the project may have no more images. Call it in the write transaction that adds one."""
+    """Raise QuotaExceeded if the project can have no more images. Call it in the transaction that adds an image."""
     one_at_a_time(API_ALIAS, f"images of project:{project_id}")
     _require(limits(project_id), usage(project_id), COUNT)
     _require(limits(project_id), usage(project_id), SIZE, wanted=0)
 
 
 def require_upload(project_id: str) -> None:
-    """Raise QuotaExceeded when the project may not start another upload now."""
+    """Raise QuotaExceeded if the project may not start another upload now."""
     _require(limits(project_id), usage(project_id), UPLOADING)
 
 
 def bounded(project_id: str, chunks: Iterable[bytes], *, is_staged: bool = False) -> Iterator[bytes]:
-    """Yield the chunks while they fit into the project's quota. Raises QuotaExceeded at the first that does not.
+    """Yield the chunks while they fit into the project's quota. Raises QuotaExceeded at the first chunk beyond it.
 
     The remaining quota is read before the first and after the last chunk, as uploads run concurrently.
     """

@@ -23,19 +23,19 @@ from conductor.db.compiled import CompiledQuery, uuid_text
 from conductor.services.servers import filters, instance_data, name_search
 from conductor.services.servers.types import InstanceData, InstanceQuery
 
-# An instance moves from request to cell during a lookup; each round sees a later state of it.
+# An instance may move from its request to a cell during a lookup; the lookup is then repeated, at most so often.
 ROUNDS = 5
 Row = TypeVar("Row", bound=Model)
 Anchor = Sequence[tuple[str, bool, Any]]  # sort key, is_descending, the marker's value
 
 
 def missing(instance_uuid: str) -> NotFound:
-    """Return the error for an instance that does not exist, or is another project's."""
+    """Return the error for an instance that does not exist or belongs to another project."""
     return NotFound(f"Instance {instance_uuid} could not be found.")
 
 
 def mapping_of(context: RequestContext, instance_uuid: str) -> InstanceMapping:
-    """Return an instance's mapping to its cell. Raises NotFound, also for another project's."""
+    """Return an instance's mapping to its cell. Raises NotFound, also for an instance of another project."""
     wanted = uuid_or_none(instance_uuid)
     row = InstanceMapping.objects.select_related("cell").filter(instance_uuid=wanted).first() if wanted else None
     if row is None or not context.may_see_project(row.project_id):
@@ -44,7 +44,7 @@ def mapping_of(context: RequestContext, instance_uuid: str) -> InstanceMapping:
 
 
 def get(context: RequestContext, instance_uuid: str) -> InstanceData:
-    """Return an instance, built or requested; partial when its cell is down. Raises NotFound."""
+    """Return an instance from its cell or its build request; partial if its cell is down. Raises NotFound."""
     wanted = uuid_or_none(instance_uuid)
     for _ in range(ROUNDS):
         place = _place_of(wanted) if wanted else None
@@ -63,9 +63,9 @@ def get(context: RequestContext, instance_uuid: str) -> InstanceData:
 def list_page(context: RequestContext, query: InstanceQuery) -> Page[InstanceData]:
     """Return a page of instances of the caller's project (of all, for an administrator on request).
 
-    Requests are read before cells: an instance that moves meanwhile is seen twice, never missed, and its cell's row
-    wins. Raises Invalid for an unknown filter, sort key or marker, and CellUnavailable where the query requires all
-    cells.
+    Build requests are read before cells: an instance that moves meanwhile is found twice, never missed, and the row of
+    its cell is used. Raises Invalid for an unknown filter, sort key or marker, and CellUnavailable if the query
+    requires all cells.
     """
     query = filters.checked(query)
     scope = Q() if query.all_projects and context.is_admin else Q(project_id=context.project_id)
@@ -88,8 +88,9 @@ def list_page(context: RequestContext, query: InstanceQuery) -> Page[InstanceDat
 
 
 def _from_cells(query: InstanceQuery, scope: Q, anchor: Anchor) -> GatherResult[list[InstanceData]]:
-    """Return rows for the page: each cell's expected share and a margin, and a full page from cells that may have
-    more.
+    """Return rows for the page: from each cell its expected share with a margin.
+
+    A cell that may have more rows for the page is read again, for a full page.
     """
     share = _share(query.limit)
     gathered = scatter_gather(_asking(query, scope, anchor, share), cell_aliases())
@@ -103,13 +104,13 @@ def _from_cells(query: InstanceQuery, scope: Q, anchor: Anchor) -> GatherResult[
 
 
 def _share(limit: int) -> int:
-    """Return how many rows to read from a cell first. With evenly spread servers, one page in a hundred needs more."""
+    """Return how many rows to read from a cell first: enough for 99 of 100 pages if servers are spread evenly."""
     mean = limit / max(1, len(cell_aliases(with_cell0=False)))
     return min(limit + 1, math.ceil(mean + 3 * math.sqrt(mean)) + 1)
 
 
 def _spent(answers: Mapping[str, list[InstanceData]], query: InstanceQuery, share: int) -> list[str]:
-    """Return cells that returned their full share, with its last row on the page: they may have more for it."""
+    """Return the cells that may have more rows for the page: their full share is on it."""
     if share > query.limit:
         return []
     merged = {view.uuid: view for views in answers.values() for view in views}
@@ -118,7 +119,7 @@ def _spent(answers: Mapping[str, list[InstanceData]], query: InstanceQuery, shar
 
 
 def _completed(views: list[InstanceData], failures: dict[str, str]) -> list[InstanceData]:
-    """Add faults and volumes to the page. If a cell fails now, the API database's facts are used for it."""
+    """Add faults and volumes to the page. If a cell fails now, its instances get the API database's values."""
     by_cell: dict[str, list[InstanceData]] = {}
     for view in views:
         if view.cell and not view.is_partial:
@@ -134,7 +135,7 @@ def _completed(views: list[InstanceData], failures: dict[str, str]) -> list[Inst
 
 
 class _InstanceLocation(NamedTuple):
-    """The API database's facts on an instance. `cell` is "" while it is only requested."""
+    """The API database's values of an instance. `cell` is "" while there is only a build request."""
 
     project_id: str
     is_deleted: bool
@@ -178,8 +179,9 @@ def _requested(instance_uuid: UUID) -> InstanceData | None:
 
 
 def _requests(query: InstanceQuery, scope: Q, anchor: Anchor) -> list[InstanceData]:
-    """Return instances without a cell. They are few, and stored as JSON, so orders other than creation are sorted
-    here.
+    """Return instances without a cell, which are stored as JSON and few.
+
+    So filters and orders other than that of creation are applied in Python.
     """
     rows = BuildRequest.objects.filter(scope)
     if filters.is_plain(query):
@@ -209,7 +211,7 @@ def _asking(query: InstanceQuery, scope: Q, anchor: Anchor, limit: int) -> Calla
 
 
 def rows_of(alias: str, query: InstanceQuery, scope: Q, anchor: Anchor = ()) -> QuerySet[Instance]:
-    """Return a cell's rows that a checked query matches, in its order, from the anchor on."""
+    """Return a cell's rows that a checked query matches, in the query's order, after the anchor."""
     rows = filters.of_rows(Instance.objects.using(alias).filter(scope), query)
     columns = {"uuid": "uuid"}
     for number, (name, _) in enumerate(query.sort):

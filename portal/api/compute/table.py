@@ -1,4 +1,4 @@
-"""Rows of the route table: a path, its view, and for each method its policy rule and versions."""
+"""Rows of the Compute API's route table: a path, its view, and the policy rule and versions of each method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live migrations: progress, and the actions on a running one."""
+"""Views of live migrations in Novella's API: their progress, and the actions on a running migration."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class MigrationVerdictSerializer(DataSerializer):
 
 
 class MigrationActionSerializer(DataSerializer):
-    """An action with whether it is permitted now, or why not."""
+    """An action on a live migration, with the reason if it is not permitted now."""
 
     class Meta:
         dataclass = MigrationAction
 
 
 class MigrationOrderSerializer(DataSerializer):
-    """An action that was requested."""
+    """A requested action on a live migration."""
 
     class Meta:
         dataclass = OrderView
 
 
 class MigrationSampleSerializer(DataSerializer):
-    """The latest sample from the source host."""
+    """The latest figures from the source host."""
 
     class Meta:
         dataclass = Sample
@@ -73,7 +73,7 @@ class LiveMigrationSerializer(DataSerializer):
 
 
 def _body_of(one: Steering) -> type[BodySerializer]:
-    """Return the body serializer of an action: its amount, where it takes one."""
+    """Return the serializer of an action's body: the amount, if the action has one."""
     if not one.field:
         return EmptyBody
     amount = IntegerField(min_value=one.least, max_value=one.most)
@@ -91,7 +91,7 @@ class LiveMigrationViewSet(NovellaViewSet):
 
     @describes(envelope(migration=LiveMigrationSerializer))
     def retrieve(self, request: ApiRequest, run_uuid: str) -> Response:
-        """Show the progress of the workflow's live migration, its actions, and which are permitted now, or why not."""
+        """Show the progress of the workflow's live migration, and its actions, with the reason if not permitted."""
         self.authorize("novella:workflows:show")
         return Response({"migration": self.shown(LiveMigrationSerializer, _panel(request, run_uuid))})
 

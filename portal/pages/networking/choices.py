@@ -30,7 +30,7 @@ def _port_words(item: Item) -> str:
 
 
 NETWORKS = _of(api.NETWORKS, with_id)
-# Networks that servers can be attached to: external ones are reached through routers.
+# Networks that servers can be attached to. Servers reach external networks through routers.
 OWN_NETWORKS = replace(NETWORKS, wanted=lambda item: not item["router:external"])
 EXTERNAL_NETWORKS = replace(
     NETWORKS, words=lambda item: str(item["name"] or item["id"]), wanted=lambda item: bool(item["router:external"])

@@ -1,4 +1,4 @@
-"""Shared pages of all kinds of resources: the list, and one resource. Their forms are in `actions`."""
+"""Pages that all kinds of resources share: the list, and the page of one resource. Forms are in `actions`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ResourceRow:
 class ActionLink:
     """An action on a resource; `why_not` is empty if it is available now.
 
-    `is_requested`: it was requested, and does not show in the resource's state yet.
+    `is_requested`: it was requested, and the resource's state does not show it yet.
     """
 
     action: ResourceAction
@@ -66,7 +66,7 @@ class ActionLink:
 
 
 def resource_of(request: PageRequest, resource_id: str) -> Resource:
-    """Return the kind. Raises Http404, also for an operators' kind if the caller is none."""
+    """Return the kind of resource. Raises Http404, also if the kind is for operators and the caller is not one."""
     found = BY_ID.get(resource_id)
     if found is None or (found.is_for_operators and not request.caller.is_admin):
         raise Http404
@@ -76,14 +76,14 @@ def resource_of(request: PageRequest, resource_id: str) -> Resource:
 @require_safe
 @signed_in
 def resource_list(request: PageRequest, resource_id: str) -> HttpResponse:
-    """Show the list: filter, order and page are in the address."""
+    """Show the list. Filter, order and page are in the query string."""
     resource = resource_of(request, resource_id)
     context = {**live_marks("things", "list"), **list_context(request, resource)}
     return render(request, "resource_pages/_list.html" if request.htmx else "resource_pages/list.html", context)
 
 
 def list_context(request: PageRequest, resource: Resource, narrowed: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Context of a list; `narrowed` restricts it, for tables on other resources' pages."""
+    """Return the template context of a list; `narrowed` filters it for tables on other resources' pages."""
     given: dict[str, str] = {}
     if narrowed is None:
         given = {name: str(value) for name, value in request.GET.items() if value}
@@ -177,7 +177,7 @@ def _head(resource: Resource, column: Column, given: Mapping[str, str]) -> dict[
 
 
 def names_for(request: PageRequest, resource: Resource) -> Names:
-    """Return the names of the resources that columns refer to: one request per kind, however many rows there are."""
+    """Return the names of the resources that columns refer to, with one request per kind."""
     found: dict[str, dict[str, str]] = {}
     for kind in resource.names:
         named = SERVER if kind == "servers" else BY_ID[kind]
@@ -227,14 +227,14 @@ def action_url(resource: Resource, action: ResourceAction, ident: str = "") -> s
 @require_safe
 @signed_in
 def resource_page(request: PageRequest, resource_id: str, ident: str) -> HttpResponse:
-    """Show a resource with its details, actions and related tables; within the list, as a drawer."""
+    """Show a resource with its details, actions and related tables; as a drawer if it was opened from the list."""
     resource = resource_of(request, resource_id)
     context = {**live_marks("things", "page"), **page_context(request, resource, ident)}
     return render(request, "resource_pages/_page.html" if request.htmx else "resource_pages/page.html", context)
 
 
 def page_context(request: PageRequest, resource: Resource, ident: str) -> dict[str, Any]:
-    """Context of one resource's page. Raises NotFound."""
+    """Return the template context of one resource's page. Raises NotFound."""
     item = item_of(request, resource, ident)
     names = names_for(request, resource)
     others = "The resource belongs to another project." if _is_of_others(request.caller, resource, item) else ""
@@ -269,7 +269,7 @@ def page_context(request: PageRequest, resource: Resource, ident: str) -> dict[s
 
 
 def _is_of_others(caller: RequestContext, resource: Resource, item: Item) -> bool:
-    """Whether another project shares the resource, so that the caller may use but not change it."""
+    """Whether another project owns the resource and shares it, so that the caller may use but not change it."""
     owner = item.get("owner") or item.get("project_id") or caller.project_id
     return resource.service in SHARING and not caller.is_admin and owner != caller.project_id
 
@@ -314,9 +314,9 @@ def item_of(request: PageRequest, resource: Resource, ident: str) -> Item:
 def items_of(
     request: PageRequest, resource: Resource, idents: Sequence[str], gone: list[str] | None = None
 ) -> list[Item]:
-    """Return several resources in this order. Kinds without a request for one are listed once.
+    """Return several resources in this order. Kinds that the API can only list are listed once.
 
-    Raises NotFound, unless `gone` collects the ids that do not exist (any more).
+    Raises NotFound, unless `gone` collects the ids that do not exist (any longer).
     """
     listed: dict[str, Item] = {}
     if resource.is_only_listed and idents:
@@ -344,7 +344,7 @@ def _item(request: PageRequest, resource: Resource, ident: str, listed: Mapping[
 
 
 def _more_of(request: PageRequest, resource: Resource, ident: str) -> dict[str, Any]:
-    """Return the results of additional requests; a refused or empty one adds nothing."""
+    """Return the results of additional requests. A refused request adds nothing."""
     found: dict[str, Any] = {}
     for more in resource.more:
         if policies.may(request.caller, more.service or resource.service, more.rule):

@@ -44,9 +44,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class Thread:
-    """A piece of the line from a compensation to the step that it undoes, in one row: from `y1` to `y2` at `x`.
+    """The part within one row of the line from a compensation to the step that it undoes: from `y1` to `y2` at `x`.
 
-    `to` is where the line leaves for the compensation's bar, in the row where it begins; `is_head` ends in an arrow.
+    In the compensation's row, `to` is the position of its bar, where the line begins; `is_head` draws an arrow.
     """
 
     x: float
@@ -91,7 +91,7 @@ class TimelineSection:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The timeline. `begin` is the start without folds; `span_seconds` is the length as drawn, until now."""
+    """The timeline. `span_seconds` is the time that is drawn, without folds; `begin` is its end minus that time."""
 
     sections: tuple[TimelineSection, ...]
     ticks: tuple[Tick, ...]
@@ -215,7 +215,7 @@ def _accepted(run: RunView, axis: Axis, now: datetime) -> TimelineRow:
 
 
 class _Places:
-    """Places planned bars one after the other in the space on the right, with their typical length."""
+    """Positions of planned bars: one after the other in the space on the right, with their typical length."""
 
     def __init__(self, axis: Axis, typical: TypicalSteps) -> None:
         self.axis = axis
@@ -224,7 +224,7 @@ class _Places:
         self._ended: dict[tuple[str, int, int], datetime] = {}  # by direction, attempt and index: the previous attempt
 
     def begin_run(self) -> None:
-        """Start a new plan: the runs of a workflow work in parallel."""
+        """Start again at the left: the runs of a workflow are executed in parallel."""
         self._next = self.axis.scale
         self._ended.clear()
 

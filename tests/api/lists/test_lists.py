@@ -1,4 +1,4 @@
-"""Every documented query parameter of every list is honoured or refused with 400: none is ignored."""
+"""Every documented query parameter of every list filters the list or is refused; none is ignored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.api_client import ApiClient
 from tests.people import People
 
 REFUSED = (400, 404)
-# What an impossible value of a paging word is.
+# Invalid values of the parameters for paging and sorting.
 IMPOSSIBLE = {
     "limit": ("x", "-1"),
     "marker": (NOTHING,),
@@ -28,7 +28,7 @@ IMPOSSIBLE = {
 
 
 class Lister:
-    """Asks for one list of the table."""
+    """Requests one list of the table."""
 
     def __init__(self, people: People, row: ListRow) -> None:
         self.row = row

@@ -1,4 +1,4 @@
-"""An agent with the simulated hypervisor and the conductor's receivers, joined by nothing but encoded messages."""
+"""An agent with the simulated hypervisor and a conductor, which exchange only encoded messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CELL = "cell1"
 
 
 class Wire:
-    """The agent's messages, delivered on this thread when the test decides."""
+    """The agent's messages, delivered on this thread when the test says so."""
 
     def __init__(self) -> None:
         self.sent: list[str] = []
@@ -114,7 +114,7 @@ def spawn(instance: Instance) -> dict[str, Any]:
 def test_a_guest_is_built_reported_and_destroyed_when_its_instance_is_gone(
     agent: ComputeAgent, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "FULL_LOOK_SECONDS", 1)  # its row goes without a word to the host
+    monkeypatch.setattr(reports, "FULL_LOOK_SECONDS", 1)  # the row is deleted without a command to the host
     wire.until("the first report", lambda: ComputeNode.objects.using(CELL).filter(host="sim-1").exists())
     instance = make_instance()
     agent.receive(spawn(instance))
@@ -128,7 +128,7 @@ def test_a_guest_is_built_reported_and_destroyed_when_its_instance_is_gone(
     Instance.objects.using(CELL).update(deleted_at=database_now())
     deferred = wire.until("the deferred destroy", lambda: OutboxMessage.objects.using(CELL).first())
     OutboxMessage.objects.using(CELL).all().delete()
-    # Tokens are numbered by the cell's lease grants; this spawn's was taken out of the air, lower than any later one.
+    # Fencing tokens are the ids of lease grants; the token of this spawn is made up, and lower than any later one.
     agent.receive({**deferred.body, "body": {**deferred.body["body"], "fencing_token": 2}})
     wire.until("the answer", lambda: len(wire.answers) == 2)
     assert wire.answers[1].ok

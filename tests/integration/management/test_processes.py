@@ -1,4 +1,4 @@
-"""Parts of a separate process: its periodic work, the work that it hands over, and its limits."""
+"""Separate processes: the queues of a conductor, its leases at its end, and a host's process without databases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ import django
 django.setup()
 from conductor.management.compute_process import forbid_databases
 from django.db import connections
-connections["default"].ensure_connection()  # as if something had been quicker
+connections["default"].ensure_connection()  # a connection that was opened before
 forbid_databases()
 from conductor.journal.models import Event
 from conductor.db.transactions import write_tx
@@ -96,13 +96,13 @@ def test_an_invalid_host_is_refused_and_the_invalid_part_named(wrong: dict[str, 
     assert str(refused.value).startswith(line)
 
 
-def test_options_are_numbers_where_they_look_like_numbers() -> None:
+def test_options_that_look_like_numbers_are_numbers() -> None:
     config = host_config("h1", "cell1", "fake", zone="az-1", options=["latency_seconds=0.5", "state_file=/tmp/a=b"])
     assert config.options == {"latency_seconds": 0.5, "state_file": "/tmp/a=b"}
     assert config.journal_path.name == "h1.sqlite3"
 
 
-def test_a_forked_process_has_an_identity_of_its_own() -> None:
+def test_a_forked_process_has_its_own_worker_id() -> None:
     reported, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -125,12 +125,12 @@ def test_leases_of_a_process_are_released_at_its_end(
     assert first is not None
     monkeypatch.setattr(leases, "WORKER", "another")
     assert leases.claim("cell1", run.uuid) is None
-    assert recovery.hand_on("cell1") == 0  # not its own to give
+    assert recovery.hand_on("cell1") == 0  # the lease is not its own
     monkeypatch.undo()
-    rung: list[Any] = []
-    monkeypatch.setattr(broker, "notify_conductor", lambda queue, body: rung.append((queue, body["run_uuid"])))
+    notified: list[Any] = []
+    monkeypatch.setattr(broker, "notify_conductor", lambda queue, body: notified.append((queue, body["run_uuid"])))
     assert recovery.hand_on("cell1") == 1
-    assert rung == [("conductor.cell1", str(run.uuid))]
+    assert notified == [("conductor.cell1", str(run.uuid))]
     monkeypatch.setattr(leases, "WORKER", "another")
     second = wait_until("it is free", lambda: leases.claim("cell1", run.uuid))
     assert second.fencing_token > first.fencing_token
@@ -147,7 +147,7 @@ def test_a_conductor_is_a_service_and_sends_no_heartbeat_for_a_host_of_its_name(
     assert is_unresponsive("cell1", "node-7")
 
 
-def test_a_process_of_a_host_can_ask_no_database(tmp_path: Path) -> None:
+def test_a_process_of_a_host_cannot_use_a_database(tmp_path: Path) -> None:
     requested = subprocess.run(
         [sys.executable, "-c", NO_DATABASE],
         env={"NOVELLA_DATA": str(tmp_path), "PATH": "/usr/bin"},
@@ -160,11 +160,11 @@ def test_a_process_of_a_host_can_ask_no_database(tmp_path: Path) -> None:
     assert requested.stdout.split() == [*["NoDatabaseHere"] * 12, "False"], requested.stderr
 
 
-def test_a_database_that_is_away_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    complaints = ErrorLogger()
+def test_a_database_that_does_not_answer_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    logger = ErrorLogger()
 
     def meet(error: Exception | None) -> None:
-        with complaints.about("sweep of cell1"):
+        with logger.about("sweep of cell1"):
             if error is not None:
                 raise error
 

@@ -1,4 +1,4 @@
-"""The short way to claims writes what the long way writes, is taken by all that is fresh, and leaves nothing half."""
+"""The fast path for claims of new consumers writes and refuses the same as the general path."""
 
 from __future__ import annotations
 
@@ -70,17 +70,17 @@ def outcomes(seed: int) -> list[object]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_short_and_the_long_path_write_and_refuse_the_same_claims(
+def test_the_fast_and_the_general_path_write_and_refuse_the_same_claims(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = outcomes(seed)
+    fast = outcomes(seed)
 
     def refuse(claims: Sequence[Claim]) -> None:
         raise allocations.NotFresh
 
     monkeypatch.setattr(allocations, "grant_fresh", refuse)
-    assert outcomes(seed) == short
-    assert "granted" in short
+    assert outcomes(seed) == fast
+    assert "granted" in fast
 
 
 def test_claims_of_many_cost_as_many_statements_as_claims_of_one() -> None:

@@ -1,4 +1,4 @@
-"""Launches: written rows, refusals, and that a refusal writes nothing."""
+"""Launches of servers: the rows that they write, and refusals, which write nothing."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def requested(cloud: Cloud, **values: Any) -> InstanceCreate:
 
 
 def written() -> list[int]:
-    """Counts of everything that a launch writes."""
+    """Return the number of rows of each model that a launch writes."""
     models = (BuildRequest, InstanceMapping, RequestSpecRecord, WorkflowRun, ResourceLock, InstanceGroupMember, Event)
     return [model.objects.using("default").count() for model in models]
 
 
-def test_one_transaction_holds_all_that_a_build_needs(cloud: Cloud) -> None:
+def test_a_launch_writes_everything_that_a_build_needs_in_one_transaction(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     launched = instances.create(ana, requested(cloud, metadata={"role": "shop"}, tags=("blue",)))
     (instance_uuid,) = launched.instance_uuids
@@ -74,7 +74,7 @@ def test_one_transaction_holds_all_that_a_build_needs(cloud: Cloud) -> None:
     assert kinds == ["run.queued", "instance.created"]
 
 
-def test_a_request_becomes_a_row_without_loss(cloud: Cloud) -> None:
+def test_a_build_request_becomes_an_instance_without_loss(cloud: Cloud) -> None:
     from conductor.cell_db.models import Instance
 
     instances.create(cloud.people.ana.context(), requested(cloud, user_data="I2Nsb3Vk", config_drive=True))
@@ -86,7 +86,7 @@ def test_a_request_becomes_a_row_without_loss(cloud: Cloud) -> None:
     assert {name: getattr(back, name) for name in request.instance} == request.instance
 
 
-def test_several_are_numbered_and_share_one_run(cloud: Cloud) -> None:
+def test_several_servers_are_numbered_and_share_one_run(cloud: Cloud) -> None:
     launched = instances.create(cloud.people.ana.context(), requested(cloud, min_count=3, max_count=3))
     requests = {str(row.instance_uuid): row.instance for row in BuildRequest.objects.all()}
     named = [(requests[uuid]["name"], requests[uuid]["launch_index"]) for uuid in launched.instance_uuids]
@@ -109,7 +109,7 @@ def test_quota_shrinks_the_count_towards_the_minimum(cloud: Cloud) -> None:
     assert written() == before
 
 
-def test_a_deleted_instance_counts_no_more(cloud: Cloud) -> None:
+def test_a_deleted_instance_does_not_count_against_the_quota(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     Quota.objects.create(project_id=ana.project_id, resource="instances", limit=1)
     instances.create(ana, requested(cloud))
@@ -141,7 +141,7 @@ def test_racing_launches_never_exceed_the_quota(cloud: Cloud) -> None:
     assert len(refused) == 7
 
 
-def test_the_same_name_of_a_run_launches_once(cloud: Cloud) -> None:
+def test_two_launches_with_the_same_run_uuid_launch_once(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     named = requested(cloud, run_uuid=str(uuid.uuid4()))
     first = instances.create(ana, named)
@@ -153,7 +153,7 @@ def test_the_same_name_of_a_run_launches_once(cloud: Cloud) -> None:
     assert first.run_uuid == named.run_uuid
 
 
-def test_two_launches_with_one_port_leave_one(cloud: Cloud) -> None:
+def test_of_two_launches_with_one_port_the_second_is_refused(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     from conductor.network import port_operations
 
@@ -181,7 +181,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"scheduler_hints": {"group": ["33333333-3333-3333-3333-333333333333"]}}, "Instance group 33333333"),
     ({"scheduler_hints": {"same_host": ["44444444-4444-4444-4444-444444444444"]}}, "Instance 44444444"),
     ({"scheduler_hints": {"different_host": ["not-a-uuid"]}}, "Instance not-a-uuid could not be found"),
-    ({"security_groups": ("strangers",)}, "Security group strangers"),
+    ({"security_groups": ("absent",)}, "Security group absent"),
     ({"name": "n" * 254, "max_count": 2}, "too long to be numbered up to 2"),
     ({"hostname": "db", "min_count": 1, "max_count": 2}, "cannot share one hostname"),
 ]
@@ -227,7 +227,7 @@ def test_only_an_administrator_names_a_host(cloud: Cloud) -> None:
     assert RequestSpecRecord.objects.get().spec["requested_host"] == "sim-1-01"
 
 
-def test_a_key_goes_along_and_is_its_owners(cloud: Cloud) -> None:
+def test_a_launch_stores_the_key_and_only_its_owner_can_use_it(cloud: Cloud) -> None:
     KeyPair.objects.create(
         user_id=cloud.people.ana.user.id, name="laptop", public_key="ssh-ed25519 AAAA", created_at=database_now()
     )
@@ -238,7 +238,7 @@ def test_a_key_goes_along_and_is_its_owners(cloud: Cloud) -> None:
     assert (values["key_name"], values["public_key"]) == ("laptop", "ssh-ed25519 AAAA")
 
 
-def test_hints_carry_where_their_instances_are(cloud: Cloud) -> None:
+def test_the_hosts_of_instances_in_hints_are_stored(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     near = make_instance(ana, "cell1", "near", host="sim-1-01")
     foreign = make_instance(cloud.people.chi.context(), "cell1", "foreign", host="sim-1-02")
@@ -294,7 +294,7 @@ def test_hostnames_are_made_of_names(name: str, hostname: str, cloud: Cloud) -> 
     assert row.instance["hostname"] == expected
 
 
-def test_a_host_that_another_cell_has_is_found_too(cloud: Cloud) -> None:
+def test_a_zone_of_another_cell_is_found_too(cloud: Cloud) -> None:
     make_host("cell2", "sim-2-01", zone="az-2")
     assert HostMapping.objects.get().cell.name == "cell2"
     query = replace(requested(cloud), availability_zone="az-2")

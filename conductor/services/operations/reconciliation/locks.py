@@ -43,15 +43,16 @@ def _free(facts: ReconciliationFacts, found: Discrepancy) -> str:
 
 
 def _foreign(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
-    """Find locks for runs that a cell does not have.
+    """Yield locks for runs that a cell does not have.
 
-    The grace period is longer than it takes the cell to start a run.
+    The reconciler's grace period is longer than the time that a cell takes to start a run.
     """
     for lock in facts.api.journal.locks:
         cell = facts.cells.get(lock.holder_alias)
         if cell is not None and lock.holder_uuid not in cell.journal.run_uuids:
             detail = (
-                f"{lock.resource} is held for workflow {lock.holder_uuid} of {cell.alias}, which is over or never was."
+                f"{lock.resource} is held for workflow {lock.holder_uuid} of {cell.alias}, which has ended or "
+                "never existed."
             )
             yield _found(API_ALIAS, lock.resource, detail, lock.holder_uuid)
 
@@ -78,7 +79,7 @@ def _forget_wait(facts: ReconciliationFacts, found: Discrepancy) -> str:
     with write_tx(alias):
         count, _ = LockWait.objects.using(alias).filter(pk=pk, run__state__in=FINAL_RUN_STATES).delete()
     outbox.hand_over_locks(alias)
-    return "It waits no more." if count else ""
+    return "It no longer waits." if count else ""
 
 
 def _late(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
@@ -86,7 +87,7 @@ def _late(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
         for uuid, flow, instance_uuid in journal.late:
             yield Discrepancy(
                 subject=f"workflow:{uuid}",
-                detail=f"Workflow {uuid} ({flow}) has been due for long, and no conductor has taken it up.",
+                detail=f"Workflow {uuid} ({flow}) has been due for a long time, and no conductor has claimed it.",
                 cell="" if alias == API_ALIAS else alias,
                 instance_uuid=instance_uuid,
                 data=instance_resource(instance_uuid),

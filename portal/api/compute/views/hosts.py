@@ -1,4 +1,4 @@
-"""Hosts, as shown before 2.43; services and hypervisors replace them."""
+"""The hosts API (/os-hosts) before microversion 2.43, and the API of bare-metal nodes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class HostPower(HostView):
 
 
 class BareMetalNodes(ComputeView):
-    """/os-baremetal-nodes and /{id}: a proxy to a service that is not here; bare-metal nodes are hypervisors."""
+    """/os-baremetal-nodes and /os-baremetal-nodes/{id}: not supported, because bare-metal nodes are hypervisors."""
 
     def get(self, request: ApiRequest, node_id: str = "") -> Response:
         self.allow(f"os-baremetal-nodes:{'show' if node_id else 'list'}")
