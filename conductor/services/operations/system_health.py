@@ -488,7 +488,7 @@ def _administrators() -> Component:
         id="administrators",
         title="Administrators of the cloud",
         state=LOOK if is_any else UP,
-        risk="An administrator of the cloud reads and changes what belongs to any project.",
+        risk="An administrator of the cloud reads and changes the resources of every project.",
         facts=((phrase("Admin project"), shown),),
         troubles=(trouble,) if is_any else (),
     )
