@@ -1,4 +1,4 @@
-"""The newcomer's journey on a machine with OVN: a floating IP, a rule, and a page of the guest from outside."""
+"""A new user on a machine with OVN creates a floating IP and a rule, and opens a web page of the guest."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    """This thread is on it: it reaches the clouds there at their loopback addresses."""
+    """Machine whose namespace this thread has entered, so that it reaches the clouds at their loopback addresses."""
     namespace = NetworkNamespace.create()
     try:
         with namespace.entered():
@@ -95,7 +95,7 @@ def curl(address: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, check=False, env={"PATH": os.environ["PATH"]})
 
 
-def test_the_start_says_which_network_its_host_has(cloud: Cloud, machine: Machine) -> None:
+def test_the_start_prints_which_network_its_host_has(cloud: Cloud, machine: Machine) -> None:
     assert ON_OVN in cloud.log_path.read_text()
     assert machine.devices() == ["br-int", "br-novella", "ovs-netdev"]
 
@@ -115,7 +115,7 @@ def test_a_page_of_the_guest_answers_from_outside_once_a_rule_allows_it(
     assert cloud.call("GET", f"{NETWORK}/ports?device_id={web_1.uuid}").json["ports"][0]["status"] == "ACTIVE"
 
 
-def test_a_second_cloud_on_the_machine_has_the_user_network_and_says_why(
+def test_a_second_cloud_on_the_machine_has_the_user_network_and_prints_why(
     machine: Machine, cloud: Cloud, tmp_path: Path
 ) -> None:
     second = machine.cloud(tmp_path / "var", NOVELLA_LOCAL_NETWORK="auto").start()
@@ -136,7 +136,7 @@ def test_after_a_kill_the_next_start_cleans_up_and_the_page_answers_again(
     assert "web-1" in answer_of(address)
 
 
-def test_a_start_that_is_ended_leaves_no_network(tmp_path: Path) -> None:
+def test_an_interrupted_start_removes_its_network(tmp_path: Path) -> None:
     namespace = NetworkNamespace.create()
     machine = Machine(namespace)
     cloud = machine.cloud(tmp_path / "var", NOVELLA_LOCAL_NETWORK="ovn")

@@ -1,4 +1,4 @@
-"""Guests of the libvirt driver on OVN: real QEMU processes on two hosts, in network namespaces of the test's own."""
+"""Guests of the libvirt driver on OVN: real QEMU processes on two hosts, which are network namespaces."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ echo "nothing there: $(ask GET latest/nothing '\r\n' | sed -n '1s/[^ ]* //p')"
 """
 # The first packet to a new host may be lost while Open vSwitch asks for its address.
 PINGS = f"\nuntil ping -c 1 -W 1 {BO.ip_address} > /dev/null; do :; done; w=answered; echo ping is $w.\n".encode()
-# The guest also sends: where it arrives, OVN tracks the connection anew from a packet that its rules let through.
+# The guest sends too: at the destination, connection tracking starts with a packet that its rules allow.
 LISTENS = f"""
 while :; do echo; sleep 0.2; done | nc {BO.ip_address} 8080 > /tmp/lines &
 until grep -q here /tmp/lines; do sleep 0.2; done; head -1 /tmp/lines
@@ -122,7 +122,7 @@ def opened(lab: ovn.Lab) -> Iterator[NorthboundDatabase]:
 
 @pytest.fixture
 def database(opened: NorthboundDatabase) -> NorthboundDatabase:
-    """The projection of a network with ana on h1."""
+    """The northbound database with a network and ana's port on h1."""
     opened.write(desired(topology("h1")))
     return opened
 
@@ -147,7 +147,7 @@ def driver_on(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[..., LibvirtDriver]]:
-    """Makes the driver of a host, to be used inside of that host's namespace."""
+    """Creates the driver of a host, for use inside that host's namespace."""
     monkeypatch.setattr(attachments, "DETACH_SECONDS", 0.5)
 
     def make(name: str, **options: Any) -> LibvirtDriver:
@@ -182,9 +182,7 @@ def ours(lab: ovn.Lab, name: str) -> list[str]:
     return sorted(word.removeprefix("iface-id=") for word in words if word.startswith("iface-id="))
 
 
-def test_a_port_is_plugged_from_its_guest_s_start_to_its_end(
-    driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab
-) -> None:
+def test_a_port_is_plugged_while_its_guest_runs(driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab) -> None:
     guest, service = guest_of(str(uuid4()), IMAGE, ports=(ANA,)), metadata_port_name(NETWORK)
     vsctl = lab.hosts["h1"].vsctl
     with inside(lab, "h1"):
@@ -219,7 +217,7 @@ def test_a_port_is_plugged_from_its_guest_s_start_to_its_end(
         last.stop()
 
 
-def test_a_guest_of_a_port_that_another_host_has_is_not_started(
+def test_a_guest_whose_port_is_bound_to_another_host_does_not_start(
     driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab
 ) -> None:
     with inside(lab, "h1"):
@@ -232,7 +230,7 @@ def test_a_guest_of_a_port_that_another_host_has_is_not_started(
         driver.stop()
 
 
-def test_linux_guests_on_two_hosts_meet_read_of_themselves_and_keep_their_connection_when_one_moves(
+def test_guests_on_two_hosts_connect_read_metadata_and_stay_connected_through_a_live_migration(
     driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, database: NorthboundDatabase, tiny_linux: Path
 ) -> None:
     script = base64.b64encode(READS).decode()
@@ -293,7 +291,7 @@ def test_linux_guests_on_two_hosts_meet_read_of_themselves_and_keep_their_connec
         ask(destination, ana.instance_uuid, PINGS, b"ping is answered.")
 
 
-def test_a_move_that_does_not_happen_leaves_the_port_to_its_host(
+def test_a_failed_move_leaves_the_port_bound_to_its_host(
     driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, database: NorthboundDatabase
 ) -> None:
     guest = guest_of(str(uuid4()), IMAGE, ports=(ANA,))
@@ -349,7 +347,7 @@ def test_a_guest_with_shared_disks_moves_with_its_port(
     source.stop()
 
 
-def test_the_port_of_a_guest_that_is_off_moves_to_its_new_host_and_back(
+def test_the_port_of_a_stopped_guest_moves_to_its_new_host_and_back(
     driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, database: NorthboundDatabase
 ) -> None:
     guest, service = guest_of(str(uuid4()), IMAGE, ports=(ANA,)), metadata_port_name(NETWORK)
@@ -378,7 +376,7 @@ def test_the_port_of_a_guest_that_is_off_moves_to_its_new_host_and_back(
         destination.stop()
 
 
-def test_a_host_that_returns_does_not_take_the_port_of_its_evacuated_guest(
+def test_a_returning_host_does_not_take_the_port_of_its_evacuated_guest(
     driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, database: NorthboundDatabase, tiny_linux: Path
 ) -> None:
     ana, dead = linux(tiny_linux, ports=(ANA,)), lab.hosts["h1"]

@@ -1,4 +1,4 @@
-"""OVN of one machine: it answers on its bridge, ends without a trace, and refuses a machine that has one."""
+"""OVN for one machine: it answers on its bridge, removes everything at its end, and starts once per machine."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def await_router() -> None:
     wait_until("the router answers", lambda: subprocess.run(ping, capture_output=True, check=False).returncode == 0)
 
 
-def test_a_router_answers_the_machine_and_nothing_is_left_at_the_end(tmp_path: Path) -> None:
+def test_a_router_answers_the_machine_and_the_end_removes_everything(tmp_path: Path) -> None:
     ovn = ovn_in(tmp_path)
     lock = ovn.start()
     run_dir = Path(ovn.host_options["ovs_run_dir"])
@@ -123,7 +123,7 @@ def test_the_next_start_removes_what_a_killed_process_left(tmp_path: Path) -> No
     assert devices() == []
 
 
-def test_devices_of_another_folder_are_removed_once_their_switch_has_ended(tmp_path: Path) -> None:
+def test_devices_of_another_folder_are_removed_after_their_switch_has_ended(tmp_path: Path) -> None:
     gone, ovn = ovn_in(tmp_path / "gone"), ovn_in(tmp_path)
     gone.start().close()
     ended = pids(gone)
@@ -135,7 +135,7 @@ def test_devices_of_another_folder_are_removed_once_their_switch_has_ended(tmp_p
     assert devices() == []
 
 
-def test_a_process_that_has_the_number_of_an_old_one_is_spared(tmp_path: Path) -> None:
+def test_a_process_that_reuses_the_pid_of_a_daemon_is_not_killed(tmp_path: Path) -> None:
     ovn = ovn_in(tmp_path)
     other = subprocess.Popen(["sleep", "600"])
     folder = ovn.folder / "host"
@@ -147,7 +147,7 @@ def test_a_process_that_has_the_number_of_an_old_one_is_spared(tmp_path: Path) -
     other.wait()
 
 
-def test_a_second_one_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
+def test_a_second_local_ovn_is_refused_and_the_first_keeps_working(tmp_path: Path) -> None:
     ovn = ovn_in(tmp_path / "first")
     lock = ovn.start()
     with pytest.raises(CannotStart, match="another Novella on this machine has it"):
@@ -162,7 +162,7 @@ def test_a_second_one_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "conflict"), [("198.18.7.1/24", "198.18.7.0/24"), ("198.0.0.1/8", "198.0.0.0/8")], ids=str
 )
-def test_addresses_of_the_machine_are_not_taken(tmp_path: Path, address: str, conflict: str) -> None:
+def test_a_start_is_refused_if_the_machine_uses_the_addresses(tmp_path: Path, address: str, conflict: str) -> None:
     subprocess.run(["ip", "link", "add", "lan", "type", "bridge"], check=True)
     subprocess.run(["ip", "address", "add", address, "dev", "lan"], check=True)
     subprocess.run(["ip", "link", "set", "lan", "up"], check=True)
@@ -172,7 +172,7 @@ def test_addresses_of_the_machine_are_not_taken(tmp_path: Path, address: str, co
     assert not (tmp_path / "ovn").exists()
 
 
-def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None if name.startswith("ovn-") else name)
     with pytest.raises(CannotStart, match=r"^not installed here: ovn-central, ovn-common, ovn-host$"):
         ovn_in(tmp_path).start()
@@ -181,7 +181,7 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ovn_in(tmp_path).start()
 
 
-def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_removes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taps, "start", _fails)
     with pytest.raises(CannotStart, match=r"^no bridge$"):
         ovn_in(tmp_path).start()

@@ -1,4 +1,4 @@
-"""The lab that tests of OVN are made in: two hosts whose guests meet over Geneve."""
+"""The lab of the OVN tests: two hosts whose guests reach each other over Geneve."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def reads(guest: NetworkNamespace, address: str, *, of: NetworkNamespace) -> byt
         return client.recv(100)
 
 
-def test_guests_of_two_hosts_meet_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_guests_of_two_hosts_reach_each_other_and_the_lab_removes_everything(tmp_path: Path) -> None:
     with ovn.lab(tmp_path / "ovn") as lab:
         hosts = {name: lab.add_host(name) for name in ("h1", "h2")}
         lab.nb("ls-add", "net-a")

@@ -1,4 +1,4 @@
-"""OVN with TLS: each host has a certificate and rights of its own, and so does the conductor."""
+"""OVN with TLS: each host and the conductor have their own certificates and rights."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def southbound(lab: ovn.Lab) -> str:
 
 
 def as_h1(lab: ovn.Lab, program: str, remote: str, *words: str) -> str:
-    """Run a client of OVN with the certificate of h1; return what it reports of an error, "" for none."""
+    """Run a client of OVN with the certificate of h1; return its error output, "" for none."""
     credentials = lab.hosts["h1"].credentials
     assert credentials is not None
     command = [program, f"--db={remote}", "--timeout=10", *credentials.options, *words]
@@ -96,7 +96,7 @@ def test_the_conductor_and_hosts_work_over_tls(
     assert found.hosts.keys() == {"h1", "h2"}
 
 
-def test_a_host_does_not_get_the_port_of_another_one(lab: ovn.Lab, guests: dict[str, NetworkNamespace]) -> None:
+def test_a_host_cannot_claim_the_port_of_another_host(lab: ovn.Lab, guests: dict[str, NetworkNamespace]) -> None:
     host = lab.hosts["h1"]
     host.vsctl("add-port", "br-int", "thief", "--", "set", "Interface", "thief", "type=internal",
                f"external_ids:iface-id={BO.uuid}")  # fmt: skip
@@ -124,7 +124,7 @@ def test_a_host_does_not_get_the_port_of_another_one(lab: ovn.Lab, guests: dict[
     ],
     ids=" ".join,
 )
-def test_a_host_changes_nothing_of_others(
+def test_a_host_cannot_change_the_rows_of_other_hosts(
     lab: ovn.Lab, guests: dict[str, NetworkNamespace], words: tuple[str, ...]
 ) -> None:
     error = as_h1(lab, "ovn-sbctl", southbound(lab), *words).replace("\\", "")

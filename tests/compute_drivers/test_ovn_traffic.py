@@ -1,4 +1,4 @@
-"""Traffic on OVN as the projection of networks sets it up: namespaces as guests on two hosts, and two gateway hosts."""
+"""Traffic on OVN with the rows of the projection: namespaces are guests on two hosts, beside two gateway hosts."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ TOPOLOGY = CloudTopology(
 
 @dataclass
 class Cloud:
-    """Hosts, guests and the outside, with a connection to OVN's northbound database."""
+    """Hosts, guests and an external network, with a connection to OVN's northbound database."""
 
     lab: ovn.Lab
     database: NorthboundDatabase
@@ -184,7 +184,7 @@ def connects(guest: NetworkNamespace, address: str, *, seconds: float = 60.0) ->
     return True
 
 
-def test_guests_of_a_network_meet_across_hosts_and_those_of_another_with_the_same_addresses_are_apart(
+def test_guests_reach_each_other_across_hosts_but_not_a_network_with_the_same_addresses(
     cloud: Cloud,
 ) -> None:
     guests = cloud.guests
@@ -193,7 +193,7 @@ def test_guests_of_a_network_meet_across_hosts_and_those_of_another_with_the_sam
     assert not pings(guests["dee"], "10.0.0.12"), "bo is in another network"
 
 
-def test_a_router_joins_networks_and_its_gateway_gives_guests_its_address(
+def test_a_router_connects_networks_and_its_gateway_translates_guests_addresses(
     cloud: Cloud, server_of: Callable[[NetworkNamespace], Server]
 ) -> None:
     ana, outside = cloud.guests["ana"], server_of(cloud.outside)
@@ -204,7 +204,7 @@ def test_a_router_joins_networks_and_its_gateway_gives_guests_its_address(
     assert not pings(cloud.guests["dee"], ovn.OUTSIDE_ADDRESS), "no router has dee's network"
 
 
-def test_a_connection_to_the_outside_outlives_its_gateway(
+def test_a_connection_to_the_outside_survives_the_failure_of_its_gateway_host(
     cloud: Cloud, server_of: Callable[[NetworkNamespace], Server]
 ) -> None:
     server, first = server_of(cloud.outside), cloud.gateway()
@@ -231,7 +231,7 @@ def test_a_connection_to_the_outside_outlives_its_gateway(
         assert connection.recv(100) == b"back"
 
 
-def test_a_floating_ip_reaches_its_guest_moves_while_it_is_used_and_is_reached_from_inside(
+def test_a_floating_ip_reaches_its_guest_also_from_inside_and_can_be_moved_in_use(
     cloud: Cloud, server_of: Callable[[NetworkNamespace], Server]
 ) -> None:
     servers = {name: server_of(cloud.guests[name]) for name in ("ana", "bo")}
@@ -244,7 +244,7 @@ def test_a_floating_ip_reaches_its_guest_moves_while_it_is_used_and_is_reached_f
     assert servers["bo"].answer() in (ROUTER_OUTSIDE, "10.0.0.11")
 
 
-def test_a_security_group_decides_between_hosts(cloud: Cloud, server_of: Callable[[NetworkNamespace], Server]) -> None:
+def test_a_security_group_filters_between_hosts(cloud: Cloud, server_of: Callable[[NetworkNamespace], Server]) -> None:
     ana, server = cloud.guests["ana"], server_of(cloud.guests["bo"])
     wait_until("bo answers ana", lambda: pings(ana, "10.0.0.12"))
     assert not connects(ana, "10.0.0.12", seconds=1.0)
@@ -257,7 +257,7 @@ def test_a_security_group_decides_between_hosts(cloud: Cloud, server_of: Callabl
     assert connects(ana, "10.0.0.12")
 
 
-def test_a_rule_that_is_removed_ends_connections(cloud: Cloud, server_of: Callable[[NetworkNamespace], Server]) -> None:
+def test_removing_a_rule_ends_its_connections(cloud: Cloud, server_of: Callable[[NetworkNamespace], Server]) -> None:
     server = server_of(cloud.guests["bo"])
     cloud.write(with_rules(LETS_WEB))
     with cloud.guests["ana"].entered():
@@ -276,7 +276,7 @@ def test_a_rule_that_is_removed_ends_connections(cloud: Cloud, server_of: Callab
         assert connection.recv(100) == b"after"
 
 
-def test_guests_make_their_ipv6_addresses_from_what_the_router_advertises(cloud: Cloud) -> None:
+def test_guests_derive_their_ipv6_addresses_from_router_advertisements(cloud: Cloud) -> None:
     ana, bo = cloud.guests["ana"], cloud.guests["bo"]
     for guest, spec in ((ana, ANA), (bo, BO)):
         wait_until("the guest has its address", partial(has_address, guest, spec.addresses[1].ip_address))

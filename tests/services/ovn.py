@@ -1,4 +1,4 @@
-"""OVN of a test's own: a central, and hosts in network namespaces on Open vSwitch's userspace datapath.
+"""OVN for one test: a central, and hosts in network namespaces on Open vSwitch's userspace datapath.
 
 with ovn.lab(folder) as lab:
     h1, h2 = lab.add_host("h1"), lab.add_host("h2")
@@ -129,12 +129,12 @@ class Host:
         return _output(["ovs-vsctl", "--timeout=60", *words], environment_of(self.folder))
 
     def flow_warnings(self) -> list[str]:
-        """Return what ovn-controller could not compile: OVN accepts any match and action without a message."""
+        """Return the matches and actions that ovn-controller could not compile. OVN accepts any without a message."""
         return [line for line in self.controller.log_path.read_text().splitlines() if "|lflow|WARN|" in line]
 
 
 class Lab:
-    """A central and hosts on one underlay, and what is outside of them."""
+    """A central and hosts on one underlay, with an external network."""
 
     def __init__(self, folder: Path, stack: ExitStack, *, is_secure: bool = False) -> None:
         self.folder = folder
@@ -163,7 +163,7 @@ class Lab:
         remote = f"unix:{folder}/db.sock"
         database = self._database(folder, "vswitch")
         vswitchd = self._daemon(folder, namespace.inside("ovs-vswitchd", remote))
-        # It sends nothing by itself but to the southbound database, which listens on the loopback of all tests.
+        # The host sends only to the southbound database, which listens on the loopback of all tests.
         controller = self._daemon(folder, ["ovn-controller", remote])
         host = Host(name, folder, address, namespace, database, vswitchd, controller)
         host.vswitchd.command = [*host.vswitchd.command, "--disable-system"]

@@ -82,7 +82,7 @@ def test_without_a_health_monitor_nothing_is_checked() -> None:
     assert checked_members(replace(CLOUD_WITH, load_balancers=(plain,))) == {}
 
 
-def test_clients_are_on_the_network_of_the_address_and_on_networks_of_the_project_behind_its_router() -> None:
+def test_clients_are_on_the_network_of_the_address_and_on_connected_networks_of_the_project() -> None:
     balancer = frozenset({RowKey("Load_Balancer", "novella-b-1-tcp")})
 
     users = {name for name, row in rows_of("Logical_Switch").items() if row["load_balancer"] == balancer}
@@ -92,7 +92,7 @@ def test_clients_are_on_the_network_of_the_address_and_on_networks_of_the_projec
     assert routers == {"novella-r-1": balancer, "novella-b-1": frozenset()}
 
 
-def test_the_address_belongs_to_a_router_of_its_own() -> None:
+def test_the_address_belongs_to_its_own_router() -> None:
     router = rows_of("Logical_Router")["novella-b-1"]
     port = rows_of("Logical_Router_Port")["lrp-port-vip"]
     switch_port = rows_of("Logical_Switch_Port")["port-vip"]
@@ -124,7 +124,7 @@ def test_protocols_have_rows_of_their_own() -> None:
     assert rows["novella-b-1-tcp"]["vips"].keys() == {"10.0.0.100:80"}
 
 
-def test_what_is_disabled_gets_no_connections() -> None:
+def test_disabled_parts_get_no_connections() -> None:
     def vips(balancer: LoadBalancerSpec) -> Any:
         return [row["vips"] for row in balancer_rows(balancer).values()]
 

@@ -1,4 +1,4 @@
-"""The rows of OVN's northbound database for networks, and the changes that lead there."""
+"""The rows of OVN's northbound database for networks, and the changes to the desired rows."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_metadata_is_answered_on_every_host() -> None:
     assert row["addresses"] == {"02:6e:76:6d:64:01 169.254.169.254 fe80::a9fe:a9fe"}
 
 
-def test_a_guests_port_has_its_addresses_on_its_host() -> None:
+def test_a_guests_port_has_its_addresses_and_is_bound_to_its_host() -> None:
     row = port_row()
 
     assert (row["type"], row["options"], row["enabled"]) == ("", {"requested-chassis": "h1"}, {True})
@@ -91,7 +91,7 @@ def test_a_guests_port_has_its_addresses_on_its_host() -> None:
     assert row["external_ids"] == {"novella:id": "port-1", "novella:name": "web", "novella:rev": "5"}
 
 
-def test_no_host_claims_a_port_that_is_on_none() -> None:
+def test_no_host_claims_a_port_without_a_host() -> None:
     assert port_row(replace(GUEST, host=""))["options"] == {"requested-chassis": "-"}
 
 
@@ -204,7 +204,7 @@ def test_a_port_has_options_of_its_own() -> None:
         ("router", "10.0.0.0/8"),
     ],
 )
-def test_an_option_that_ovn_would_not_parse_is_left_out(name: str, value: str) -> None:
+def test_an_option_that_ovn_cannot_parse_is_left_out(name: str, value: str) -> None:
     topology = replace(CLOUD, ports=(replace(GUEST, dhcp_options=(DhcpOption(name, value),)),))
 
     options = rows_of("DHCP_Options", topology)["sub-4:port-1"]["options"]
@@ -260,7 +260,7 @@ def test_a_network_without_names_has_no_records() -> None:
         (("shop", "other"), None),
     ],
 )
-def test_no_project_takes_over_anothers_name(projects: tuple[str, str], addresses: str | None) -> None:
+def test_a_project_cannot_take_over_the_name_of_another(projects: tuple[str, str], addresses: str | None) -> None:
     named = (
         replace(GUEST, uuid=f"port-{number}", project=project, addresses=(FixedAddress("sub-4", f"10.0.0.1{number}"),))
         for number, project in enumerate(projects, 1)
@@ -270,7 +270,7 @@ def test_no_project_takes_over_anothers_name(projects: tuple[str, str], addresse
     assert records.get("web-1") == addresses
 
 
-def test_every_port_with_port_security_is_in_the_group_that_drops() -> None:
+def test_every_port_with_port_security_is_in_the_default_group_that_drops() -> None:
     group = rows_of("Port_Group")[DEFAULT_GROUP]
 
     assert group["ports"] == ports("port-1")
@@ -318,7 +318,7 @@ def test_rules_of_a_stateless_group_keep_no_connections() -> None:
         (FilterRule(INGRESS, protocol="udplite"), "outport == @pg_sg_1 && ip4 && ip.proto == 136"),
     ],
 )
-def test_a_rule_is_a_match(rule: FilterRule, match: str) -> None:
+def test_the_match_of_a_rule(rule: FilterRule, match: str) -> None:
     topology = replace(CLOUD, security_groups=(replace(GROUP, rules={"rule-1": rule}),))
 
     assert rows_of("ACL", topology)["rule-1"]["match"] == match
@@ -411,7 +411,7 @@ def test_a_users_default_route_replaces_the_gateways() -> None:
     assert [(one["ip_prefix"], one["nexthop"]) for one in routes.values()] == [("0.0.0.0/0", "10.0.0.9")]
 
 
-def test_larger_packets_than_the_outside_takes_are_reported() -> None:
+def test_packets_larger_than_the_mtu_outside_are_reported_to_the_sender() -> None:
     topology = replace(CLOUD, networks=(replace(NETWORK, mtu=9000), OUTSIDE))
 
     assert rows_of("Logical_Router_Port", topology)["lrp-port-out"]["options"] == {"gateway_mtu": "1500"}
@@ -431,7 +431,7 @@ def test_a_floating_address_has_no_port_on_a_switch() -> None:
     assert "port-f" not in rows_of("Logical_Switch_Port", replace(CLOUD, ports=(*CLOUD.ports, outer)))
 
 
-def test_a_port_of_a_router_that_is_gone_is_left_out() -> None:
+def test_a_port_of_a_deleted_router_is_left_out() -> None:
     assert "port-in" not in rows_of("Logical_Switch_Port", replace(CLOUD, routers=(), floating_ips=()))
 
 
@@ -460,7 +460,7 @@ TOPOLOGIES = st.builds(
 
 
 @given(TOPOLOGIES, TOPOLOGIES)
-def test_changes_lead_from_any_rows_to_the_desired_ones(before: CloudTopology, after: CloudTopology) -> None:
+def test_changes_turn_any_rows_into_the_desired_rows(before: CloudTopology, after: CloudTopology) -> None:
     present, wanted = desired(before), desired(after)
     changes = diff(present, wanted)
 

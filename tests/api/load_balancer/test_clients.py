@@ -18,7 +18,7 @@ Cli = Callable[..., Any]
 
 @pytest.fixture
 def cli(url: str, people: Any, settings: Any) -> Iterator[Cli]:
-    """Runs command lines of ana's in turn; returns each output, parsed if it is JSON."""
+    """Runs commands as ana; returns each output, parsed if it is JSON."""
     settings.NOVELLA_OVN_NORTHBOUND = "unix:/none.sock"
     person = {"USERNAME": "ana", "PROJECT_NAME": "shop", "PASSWORD": PASSWORD, "AUTH_URL": f"{url}/identity"}
     signed_in = {f"OS_{name}": value for name, value in person.items()}
@@ -52,7 +52,7 @@ def made(cli: Cli) -> list[Any]:
     return found[2:]
 
 
-def test_commands_make_a_load_balancer_and_show_it(cli: Cli, made: list[Any], people: Any) -> None:
+def test_commands_create_and_show_a_load_balancer(cli: Cli, made: list[Any], people: Any) -> None:
     balancer, listener, pool, member, checks = made
     assert (balancer["vip_address"], balancer["provisioning_status"]) == ("10.0.0.100", "PENDING_CREATE")
     assert (listener["loadbalancers"], listener["protocol_port"]) == ([{"id": balancer["id"]}], 80)
@@ -110,7 +110,7 @@ def test_commands_change_and_delete_a_load_balancer(cli: Cli) -> None:
     assert cli("loadbalancer list -f json", "loadbalancer listener list -f json", "port list -f json") == [[], [], []]
 
 
-def test_what_ovn_does_not_support_is_refused_in_words(cli: Cli) -> None:
+def test_features_that_ovn_does_not_support_are_refused_by_name(cli: Cli) -> None:
     cli("network create inner", "subnet create --network inner --subnet-range 10.0.0.0/24 sub")
     cli("loadbalancer create --name web --vip-subnet-id sub")
 

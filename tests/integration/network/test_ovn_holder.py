@@ -1,4 +1,4 @@
-"""The conductor that keeps OVN as the networks say: one at a time, from row to port and back."""
+"""The projection into OVN by one conductor at a time: changes are written, and states of ports are read back."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_changes_of_the_api_are_written(lab: ovn.Lab, people: Any, projection: O
     assert port not in lab.nb("lsp-list", f"novella-{network}")
 
 
-def test_a_dead_gateway_host_is_replaced_as_fast_as_the_settings_say(
+def test_a_failed_gateway_host_is_replaced_within_the_configured_time(
     lab: ovn.Lab, people: Any, projection: OvnProjection
 ) -> None:
     with override_settings(NOVELLA_OVN_FAILOVER_MILLISECONDS=1200):
@@ -88,7 +88,7 @@ def test_every_change_is_noticed(people: Any, what: str) -> None:
     assert ovn_projection.topology_rows.fingerprint() != before
 
 
-def test_only_changes_are_looked_for_while_nothing_changed(people: Any, projection: OvnProjection) -> None:
+def test_without_changes_a_pass_only_reads_the_fingerprint(people: Any, projection: OvnProjection) -> None:
     make_port(people.ana, make_network(people.ana))
     projection.carry_out()
 
@@ -101,13 +101,13 @@ def test_only_changes_are_looked_for_while_nothing_changed(people: Any, projecti
     wait_until("northd has seen the port, and nothing is read any more", lambda: statements() == [])
 
 
-def test_a_conductor_does_it_only_where_ovn_is_configured() -> None:
+def test_a_conductor_projects_only_if_ovn_is_configured() -> None:
     assert len(periodic.ovn_tickers("conductor-1")) == 1
     with override_settings(NOVELLA_OVN_NORTHBOUND=""):
         assert periodic.ovn_tickers("conductor-1") == []
 
 
-def test_one_conductor_at_a_time(lab: ovn.Lab, people: Any, projection: OvnProjection) -> None:
+def test_one_conductor_projects_at_a_time(lab: ovn.Lab, people: Any, projection: OvnProjection) -> None:
     projection.carry_out()
     second = OvnProjection("conductor-2")
     network = make_network(people.ana)
@@ -134,7 +134,7 @@ def test_a_conductor_that_lost_its_lease_writes_nothing(lab: ovn.Lab, people: An
     assert f"novella-{network}" not in switches(lab)
 
 
-def test_without_its_database_a_conductor_gives_the_lease_back(
+def test_without_the_northbound_database_a_conductor_releases_the_lease(
     lab: ovn.Lab, people: Any, projection: OvnProjection
 ) -> None:
     with override_settings(NOVELLA_OVN_NORTHBOUND=f"unix:{lab.folder}/none.sock"), pytest.raises(DatabaseUnavailable):
@@ -146,7 +146,7 @@ def test_without_its_database_a_conductor_gives_the_lease_back(
     second.release()
 
 
-def test_a_port_is_active_while_its_host_says_so(lab: ovn.Lab, people: Any, projection: OvnProjection) -> None:
+def test_a_port_is_active_while_its_host_reports_it_up(lab: ovn.Lab, people: Any, projection: OvnProjection) -> None:
     lab.sb("chassis-add", "h1", "geneve", "172.31.0.11")
     network = make_network(people.ana)
     on_ovn, elsewhere = (make_port(people.ana, network) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Limits of bandwidth, as hosts are given them."""
+"""Bandwidth limits of QoS policies, as hosts apply them."""
 
 from __future__ import annotations
 

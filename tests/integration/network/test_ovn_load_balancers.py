@@ -104,7 +104,7 @@ def test_every_change_of_a_part_is_noticed(people: Any, configured: None) -> Non
         assert ovn_projection.topology_rows.fingerprint() != before
 
 
-def test_what_was_edited_by_hand_is_repaired(
+def test_rows_edited_by_hand_are_repaired(
     lab: ovn.Lab, people: Any, projection: OvnProjection, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(ovn_projection, "FULL_PASS_SECONDS", 0.0)
@@ -126,7 +126,7 @@ def test_what_was_edited_by_hand_is_repaired(
     assert rows(lab) == written
 
 
-def test_members_answer_on_their_network_through_the_router_and_from_outside(
+def test_clients_reach_members_from_their_network_through_the_router_and_from_outside(
     lab: ovn.Lab, people: Any, projection: OvnProjection
 ) -> None:
     h1, h2 = lab.add_host("h1"), lab.add_host("h2")

@@ -23,7 +23,7 @@ HEADER = struct.Struct("!6H")
 
 
 def ask(guest: NetworkNamespace, server: str, name: str, kind: int = A) -> list[str]:
-    """Return the answers to a guest's question; [] where no server answers it. Nothing listens at `server` itself."""
+    """Return the answers to a guest's DNS query; [] if no server answers. No program listens at `server`."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     question = labels + b"\0" + struct.pack("!2H", kind, 1)
     with guest.entered():
@@ -34,7 +34,7 @@ def ask(guest: NetworkNamespace, server: str, name: str, kind: int = A) -> list[
         client.send(HEADER.pack(7, 0x0100, 1, 0, 0, 0) + question)
         try:
             reply = client.recv(512)
-        except ConnectionRefusedError:  # the question came through to the server
+        except ConnectionRefusedError:  # the query reached the server
             return []
     count = HEADER.unpack_from(reply)[3]
     return sorted(_answers(reply[HEADER.size + len(question) :], count))

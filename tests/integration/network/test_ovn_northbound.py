@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def northbound(lab: ovn.Lab) -> Iterator[NorthboundDatabase]:
-    """The database with the rows of CLOUD; it is empty of the projection's afterwards."""
+    """The database with the rows of CLOUD; the projection's rows are removed afterwards."""
     database = NorthboundDatabase(lab.central.nb_remote)
     database.write(desired(CLOUD))
     yield database
@@ -32,7 +32,7 @@ def northbound(lab: ovn.Lab) -> Iterator[NorthboundDatabase]:
 
 
 def is_there(northbound: NorthboundDatabase, topology: CloudTopology) -> bool:
-    """Whether the database has these rows: then another write changes nothing."""
+    """Whether the database has these rows, so that another write changes nothing."""
     return not northbound.write(desired(topology))
 
 
@@ -52,7 +52,7 @@ def test_every_kind_of_row_is_written_once(lab: ovn.Lab, northbound: NorthboundD
     assert lab.nb("get", "Logical_Switch_Port", "physical-net-x", "tag").strip() == "7"
 
 
-def test_options_of_the_whole_database_are_kept_and_those_of_others_stay(lab: ovn.Lab) -> None:
+def test_options_of_the_whole_database_are_restored_and_options_of_other_clients_stay(lab: ovn.Lab) -> None:
     wanted = {"bfd-min-rx": "300", "bfd-min-tx": "300", "bfd-mult": "3"}
     database = NorthboundDatabase(lab.central.nb_remote, options=failover_options(900))
 
@@ -80,7 +80,7 @@ def test_a_change_writes_only_what_differs(lab: ovn.Lab, northbound: NorthboundD
     assert lab.nb("get", "Logical_Switch_Port", "port-1", "options:requested-chassis").strip() == "h2"
 
 
-def test_deleted_networks_leave_nothing(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
+def test_all_rows_of_deleted_networks_are_deleted(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
     northbound.write({})
 
     assert is_there(northbound, CloudTopology()) is False  # the group that drops
@@ -88,7 +88,7 @@ def test_deleted_networks_leave_nothing(lab: ovn.Lab, northbound: NorthboundData
         assert lab.nb("--bare", "--columns=_uuid", "list", table).split() == [], table
 
 
-def test_rows_that_are_not_the_projections_stay(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
+def test_rows_of_other_clients_stay(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
     lab.nb("ls-add", "another", "--", "lsp-add", "another", "its-port", "--", "pg-add", "pg_another", "its-port")
     lab.nb("lb-add", "balancer", "10.0.0.50:80", "10.0.0.11:80", "--", "ls-lb-add", "novella-net-1", "balancer")
     lab.nb("set", "Logical_Switch", "novella-net-1", "external_ids:of-another=1")
@@ -132,7 +132,7 @@ def test_an_edit_by_hand_is_repaired(
     assert is_there(northbound, CLOUD)
 
 
-def test_between_comparisons_only_what_changed_is_compared(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
+def test_between_full_comparisons_only_changed_rows_are_compared(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
     before, after = desired(CLOUD), desired(replace(CLOUD, ports=(replace(GUEST, host="h2"), *CLOUD.ports[1:])))
     lab.nb("set", "Logical_Router", "novella-r-1", "enabled=false")
 
@@ -144,7 +144,7 @@ def test_between_comparisons_only_what_changed_is_compared(lab: ovn.Lab, northbo
     assert lab.nb("get", "Logical_Router", "novella-r-1", "enabled").strip() == "true"
 
 
-def test_a_row_that_is_gone_is_written_again_at_once(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
+def test_a_deleted_row_is_written_again_at_once(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
     rows = desired(CLOUD)
     lab.nb("acl-del", "pg_sg_1")
 
@@ -198,6 +198,6 @@ def test_a_second_writer_is_refused(lab: ovn.Lab) -> None:
     second.close()
 
 
-def test_a_database_that_is_not_there_is_reported(tmp_path: Path) -> None:
+def test_a_missing_database_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DatabaseUnavailable, match="does not answer"):
         NorthboundDatabase(f"unix:{tmp_path}/none.sock")

@@ -1,4 +1,4 @@
-"""What OVN lets through: the verdicts of its own tracer, for every kind of rule that a security group may have.
+"""The packets that OVN passes, by the verdicts of its own tracer, for every kind of security group rule.
 
 Each rule has a guest of its own, whose only group has only this rule. All of them talk with one peer.
 """
@@ -77,7 +77,7 @@ def legal_rules() -> list[FilterRule]:
 
 
 def packets_for(rule: FilterRule) -> set[Packet]:
-    """Return a packet that the rule is about, and others that differ from it in one thing."""
+    """Return a packet that the rule matches, and others that differ from it in one value."""
     number = ip_protocols.number_of(rule.protocol, rule.ethertype) if rule.protocol else TCP
     assert number is not None
     low, high = rule.low or 0, rule.high or rule.low or 0
@@ -93,7 +93,7 @@ def packets_for(rule: FilterRule) -> set[Packet]:
 
 
 def allows(rule: FilterRule, packet: Packet) -> bool:
-    """Whether a rule lets a packet through, by the API's words."""
+    """Whether a rule allows a packet, by the definition of the API."""
     if (rule.direction, rule.ethertype) != (packet.direction, packet.ethertype):
         return False
     if rule.remote_prefix and ip_address(PEER[packet.ethertype]) not in ip_network(rule.remote_prefix):
@@ -144,7 +144,7 @@ OWN_VALUES = {
 
 
 class Tracer:
-    """OVN's tracer, with the logical flows that northd has made so far."""
+    """OVN's tracer, with the current logical flows of northd."""
 
     def __init__(self, client: UnixctlClient, log: Path) -> None:
         self._client = client
@@ -163,7 +163,7 @@ class Tracer:
         return self.delivers(source.uuid, target.uuid, _microflow(source, target, packet))
 
     def traced(self, match: str) -> str:
-        """Return what happens to a packet in the network, in the tracer's words."""
+        """Return the tracer's output about a packet in the network."""
         status, error, output = self._client.transact(
             "trace", ["--summary", switch_name(CLOUD.networks[0].uuid), match]
         )
@@ -171,7 +171,7 @@ class Tracer:
         return str(output)
 
     def warnings(self) -> list[str]:
-        """Return what of the flows it could not parse: OVN itself accepts any match without a message."""
+        """Return the matches that the tracer could not parse. OVN accepts any match without a message."""
         return [line for line in self._log.read_text().splitlines() if "WARN" in line or "|ERR|" in line]
 
 
@@ -213,7 +213,7 @@ def tracer(lab: ovn.Lab) -> Iterator[Tracer]:
     lab.nb("--wait=sb", "sync")
     control, log = lab.folder / "trace.ctl", lab.folder / "trace.log"
     log.unlink(missing_ok=True)
-    # It uses each `--ct` once: every connection of the test is new.
+    # The tracer uses each `--ct` once. Every connection of the test is new.
     words = [f"--db={lab.central.sb_remote}", f"--unixctl={control}", f"--log-file={log}", *["--ct=new"] * 20_000]
     subprocess.run(["ovn-trace", "-vconsole:off", "--detach", "--no-chdir", *words], check=True)
     error, client = UnixctlClient.create(str(control))
@@ -225,7 +225,7 @@ def tracer(lab: ovn.Lab) -> Iterator[Tracer]:
         client.close()
 
 
-def test_every_rule_lets_through_what_it_says_and_nothing_else(lab: ovn.Lab) -> None:
+def test_every_rule_allows_its_packets_and_no_others(lab: ovn.Lab) -> None:
     rules = legal_rules()
     groups = [
         SecurityGroupSpec(f"group-{number}", is_stateful=number % 5 != 0, rules={f"rule-{number}": rule})
@@ -242,7 +242,7 @@ def test_every_rule_lets_through_what_it_says_and_nothing_else(lab: ovn.Lab) -> 
         assert (tracer.warnings(), wrong) == ([], [])
 
 
-def test_a_guest_without_rules_reads_its_metadata_and_nothing_else(lab: ovn.Lab) -> None:
+def test_a_guest_without_rules_reaches_only_its_metadata(lab: ovn.Lab) -> None:
     port = guest(1, OTHERS)
     metadata = replace(PEER_PORT, mac_address=METADATA_MAC, addresses=(FixedAddress("v4", "169.254.169.254"),))
     with traced(lab, [port], []) as tracer:

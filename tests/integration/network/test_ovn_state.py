@@ -1,4 +1,4 @@
-"""What operators see of networks on OVN."""
+"""The state of OVN that the system page shows to operators."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def passed_before(seconds: float) -> None:
     PeriodicLease.objects.using(API_ALIAS).filter(name=LEASE).update(done_at=done_at)
 
 
-def test_without_ovn_hosts_have_networks_of_their_own(people: Any) -> None:
+def test_without_ovn_hosts_have_their_own_networks(people: Any) -> None:
     factories.cells()
 
     found = component(people)
@@ -44,7 +44,7 @@ def test_without_ovn_hosts_have_networks_of_their_own(people: Any) -> None:
     assert (found.state, dict(found.facts)) == (OFF, {"Fallback": "the networks of each host's driver"})
 
 
-def test_ovn_is_up_while_a_conductor_writes_and_all_follow(
+def test_ovn_is_up_while_a_conductor_writes_and_all_parts_carry_it_out(
     people: Any, lab: ovn.Lab, projection: OvnProjection
 ) -> None:
     factories.cells()
@@ -58,7 +58,7 @@ def test_ovn_is_up_while_a_conductor_writes_and_all_follow(
     assert (component(people).state, component(people).troubles) == (DOWN, ("No conductor writes networks into OVN.",))
 
 
-def test_a_northd_that_hangs_is_seen(people: Any, lab: ovn.Lab, projection: OvnProjection) -> None:
+def test_a_northd_that_hangs_is_reported(people: Any, lab: ovn.Lab, projection: OvnProjection) -> None:
     factories.cells()
     northd = lab.central.northd
     projection.carry_out()
@@ -75,7 +75,7 @@ def test_a_northd_that_hangs_is_seen(people: Any, lab: ovn.Lab, projection: OvnP
     assert (found.state, found.troubles) == (DOWN, ("northd hasn't carried out the last change.",))
 
 
-def test_a_host_that_hangs_is_seen(people: Any, lab: ovn.Lab, projection: OvnProjection) -> None:
+def test_a_host_that_hangs_is_reported(people: Any, lab: ovn.Lab, projection: OvnProjection) -> None:
     factories.cells()
     lab.sb("create", "Chassis_Private", "name=h1", "nb_cfg=0")
     for _ in range(2):
@@ -106,7 +106,7 @@ def test_a_gateway_that_hangs_is_found(people: Any, lab: ovn.Lab, projection: Ov
     lab.sb("--all", "destroy", "Chassis_Private")
 
 
-def test_a_database_that_does_not_answer_is_seen(people: Any, lab: ovn.Lab, projection: OvnProjection) -> None:
+def test_a_database_that_does_not_answer_is_reported(people: Any, lab: ovn.Lab, projection: OvnProjection) -> None:
     factories.cells()
     projection.carry_out()
 
@@ -117,7 +117,7 @@ def test_a_database_that_does_not_answer_is_seen(people: Any, lab: ovn.Lab, proj
     assert "tcp:127.0.0.1:" in found.troubles[0]
 
 
-def test_the_first_server_that_answers_is_asked(lab: ovn.Lab) -> None:
+def test_the_first_server_that_answers_is_used(lab: ovn.Lab) -> None:
     nowhere = f"tcp:127.0.0.1:{process.free_port()}"
     northbound = f"{nowhere},tcp:127.0.0.1:{lab.central.nb_port}"
 

@@ -1,4 +1,4 @@
-"""The topology of the cloud, read from what callers created by the network API."""
+"""The topology of the cloud, read from the resources that callers created by the network API."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def way_out(people: Any) -> str:
     return router_id
 
 
-def test_everything_of_the_api_is_in_the_topology(people: Any, way_out: str) -> None:
+def test_every_resource_of_the_network_api_is_in_the_topology(people: Any, way_out: str) -> None:
     ana = people.ana.context()
     network_id = _network_of(way_out)
     values = {
@@ -114,7 +114,7 @@ def test_everything_of_the_api_is_in_the_topology(people: Any, way_out: str) -> 
     assert found.gateway_hosts == HOSTS
 
 
-def test_reading_takes_as_many_queries_for_many_ports(people: Any, way_out: str) -> None:
+def test_the_number_of_queries_does_not_depend_on_the_number_of_ports(people: Any, way_out: str) -> None:
     def queries() -> int:
         with counted(API_ALIAS) as found:
             topology_rows.read(HOSTS)

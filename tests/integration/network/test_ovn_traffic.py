@@ -1,4 +1,4 @@
-"""Packets between hosts and the world outside, as the rows of the network API say."""
+"""Packets between guests of two hosts and the external network, with networks created by the network API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.services import ovn
 from tests.waiting import wait_until
 
 
-def test_guests_reach_each_other_and_the_world_as_the_rows_say(
+def test_guests_reach_each_other_and_the_external_network_as_configured(
     lab: ovn.Lab, people: Any, projection: OvnProjection
 ) -> None:
     hosts = {name: lab.add_host(name) for name in ("h1", "h2", "h3")}
