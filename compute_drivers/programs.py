@@ -11,6 +11,7 @@ SECONDS = 60.0
 PACKAGES = {
     "runc": "runc",
     "ip": "iproute2",
+    "ethtool": "ethtool",
     "ovs-vsctl": "openvswitch-switch",
     "ovs-appctl": "openvswitch-common",
     "ovsdb-tool": "openvswitch-common",

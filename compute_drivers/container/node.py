@@ -9,8 +9,8 @@ import socket
 
 from compute_drivers import console_log, programs
 from compute_drivers.container import disks, terminal
-from compute_drivers.container.network_cards import NetworkCards
-from compute_drivers.container.options import ContainerOptions
+from compute_drivers.container.network_cards import NetworkCards, far_ends_of
+from compute_drivers.container.options import OVN, ContainerOptions
 from compute_drivers.container.paths import BUILT_MARK, NEW_DISK, SNAPSHOT, ContainerPaths
 from compute_drivers.container.runtime import Runtime, cgroup_version, missing_cgroup_controllers
 from compute_drivers.host_paths import os_errors_as
@@ -37,7 +37,7 @@ class ContainerNode:
         self.options = options
         self.paths = ContainerPaths(options.state_dir.absolute(), options.run_dir.absolute(), options.first_id)
         self.runtime = Runtime(options.runtime, self.paths.runtime_dir)
-        self.network_cards = NetworkCards(self.paths.key)
+        self.network_cards = NetworkCards(far_ends_of(host, self.paths, options))
         self.images = ImageCache(
             self.paths.images_dir,
             open_image,
@@ -64,7 +64,9 @@ class ContainerNode:
         """Raises DriverError, naming what is missing."""
         if os.geteuid() != 0:
             raise DriverError("Containers need an agent that root runs: it mounts disks and makes namespaces.")
-        required = {*PROGRAMS, *(("runc",) if self.options.runtime == "runc" else ())}
+        options = self.options
+        required = {*PROGRAMS, *(("runc",) if options.runtime == "runc" else ())}
+        required |= {"ethtool", "ovs-vsctl"} if options.guest_network == OVN else set()
         missing = {programs.PACKAGES[program] for program in required if not shutil.which(program)}
         if missing:
             raise DriverError(f"Not installed on this host: {', '.join(sorted(missing))}.")
@@ -77,6 +79,7 @@ class ContainerNode:
         """Return what this host offers now. Raises DriverError when the runtime does not work."""
         self.images.expire_if_due(frozenset)
         self.runtime.version()
+        options = self.options
         return NodeReport(
             node=self.host,
             hypervisor_type="lxc",
@@ -85,7 +88,11 @@ class ContainerNode:
             traits=TRAITS,
             supported_instances=((platform.machine(), "lxc", "exe"),),
             cpu_info={"arch": platform.machine(), "topology": {"cores": len(os.sched_getaffinity(0))}},
-            capabilities={"runtime": self.options.runtime, "cgroups": cgroup_version()},
+            capabilities={
+                "runtime": options.runtime,
+                "cgroups": cgroup_version(),
+                "guest_network": options.guest_network,
+            },
             disk_available_least_gb=shutil.disk_usage(self.paths.state_dir).free // disks.GB,
         )
 
@@ -120,10 +127,15 @@ class ContainerNode:
         return self.runtime.state(instance_uuid) or _state_when_off(folder / BUILT_MARK)
 
     def force_off(self, instance_uuid: str) -> None:
-        """End the container in whatever state it is, and unmount its disks."""
-        self.runtime.end(instance_uuid)
+        """End the container in whatever state it is, unplug its ports, and unmount its disks."""
+        self.end(instance_uuid)
         for mount_point in self.paths.mounts_of(instance_uuid):
             disks.unmount(mount_point)
+
+    def end(self, instance_uuid: str) -> None:
+        """End the container, and unplug its ports."""
+        self.runtime.end(instance_uuid)
+        self.network_cards.close(instance_uuid)
 
     def destroy(self, instance_uuid: str) -> None:
         """End the guest and remove its files."""

@@ -101,7 +101,7 @@ class GuestBuilder:
         """Start a guest that is off, with its present disk and ports."""
         node, uuid = self._node, guest.instance_uuid
         folder = node.paths.folder_of(uuid)
-        node.runtime.end(uuid)
+        node.end(uuid)
         try:
             bundle.write(folder, guest, self._mount_disks(folder), node.options)
             node.runtime.create(uuid, folder, node.paths.console_of(uuid))

@@ -9,8 +9,8 @@ from compute_drivers import programs, taps
 from conductor.core.errors import DriverError
 
 BRIDGE = "br-int"
-# Marks our ports among those of others, with the name of the host.
-MARK = "novella-host"
+# Mark our ports among those of others, with the name of the host, and the guest of each.
+MARK, GUEST_MARK = "novella-host", "novella-guest"
 SECONDS = 20
 UNPLUG_FAILED = "The port could not be unplugged"
 EXIT_BY_ALARM = -14  # of ovs-vsctl, at the end of its --timeout
@@ -39,15 +39,17 @@ class IntegrationBridge:
         chassis = self._chassis()
         return "" if chassis == self._host else f"the chassis is named {chassis!r} (system-id), not {self._host!r}"
 
-    def ports(self) -> set[str]:
-        """Return the devices of our ports. Raises DriverError."""
-        found = ("--format=json", "--columns=name", "find", "Interface", f"external_ids:{MARK}={_quoted(self._host)}")
+    def ports(self, guest: str = "") -> set[str]:
+        """Return the devices of our ports, or of one guest's. Raises DriverError."""
+        marks = {MARK: self._host, **({GUEST_MARK: guest} if guest else {})}
+        conditions = (f"external_ids:{key}={_quoted(value)}" for key, value in marks.items())
+        found = ("--format=json", "--columns=name", "find", "Interface", *conditions)
         output = programs.check_output("The ports could not be listed", *self._vsctl(*found))
         return {str(row[0]) for row in json.loads(output)["data"]}
 
-    def add(self, device: str, logical_port: str, failure: str = taps.PLUG_FAILED) -> None:
+    def add(self, device: str, logical_port: str, guest: str = "", failure: str = taps.PLUG_FAILED) -> None:
         """Make the device the logical port, if it is not. Raises DriverError."""
-        marks = {"iface-id": logical_port, MARK: self._host}
+        marks = {"iface-id": logical_port, MARK: self._host, **({GUEST_MARK: guest} if guest else {})}
         values = (f"external_ids:{key}={_quoted(value)}" for key, value in marks.items())
         words = ("--may-exist", "add-port", BRIDGE, device, "--", "set", "Interface", device, *values)
         programs.check_output(failure, *self._vsctl(*words))

@@ -128,7 +128,7 @@ class OvnNet:
             self._bridge.remove(held.device)  # a port whose device was replaced passes nothing
             taps.add(held.device, self._uid_of(held.owner))
         taps.start(held.device)
-        self._bridge.add(held.device, held.client.port.port_uuid)
+        self._bridge.add(held.device, held.client.port.port_uuid, held.owner)
 
     def _drop(self, gone: Sequence[_PluggedPort]) -> None:
         for held in gone:
@@ -166,4 +166,4 @@ class OvnNet:
     def _attach_service(self, network: str, device: str) -> None:
         taps.start(device, failure=SERVICE_FAILED)
         self._bridge.remove(device)  # of an earlier process, whose tap is gone
-        self._bridge.add(device, metadata_port_name(network), SERVICE_FAILED)
+        self._bridge.add(device, metadata_port_name(network), failure=SERVICE_FAILED)

@@ -124,9 +124,7 @@ def left_of(driver: ContainerDriver, uuid: str) -> list[str]:
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if uuid in line]
     found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/novella/{uuid}")]
     found += [uuid] if uuid in driver.node.runtime.states() else []
-    links = subprocess.run(
-        ["ip", "-n", driver.node.network_cards.namespace, "link"], capture_output=True, text=True, check=True
-    )
+    links = subprocess.run([*driver.node.network_cards.far_ends.ip, "link"], capture_output=True, text=True, check=True)
     return found + [line for line in links.stdout.splitlines() if uuid in line]
 
 

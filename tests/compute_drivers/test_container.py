@@ -72,7 +72,7 @@ def ended(driver: ContainerDriver) -> None:
     for guest in driver.guests():
         driver.destroy(guest.instance_uuid)
     driver.stop()
-    subprocess.run(["ip", "netns", "delete", driver.node.network_cards.namespace], check=True)
+    subprocess.run(["ip", "netns", "delete", f"novella-{driver.node.paths.key}"], check=True)
 
 
 @pytest.fixture(scope="module")
