@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from conductor.db.dialect import padded, places, run
+from conductor.db.dialect import padded, places, run, scan
 
 _OF_GUEST = "FROM network_port WHERE device_id = %s AND (is_plugged OR binding_host <> '')"
 _HAS_ANY = f"SELECT 1 {_OF_GUEST} LIMIT 1"
@@ -31,7 +31,21 @@ _FORGET_FREED = (
     "DELETE FROM network_freedaddress WHERE id IN (SELECT id FROM network_freedaddress "
     "WHERE subnet_id = %s AND NOT (number < %s AND ({pooled})) LIMIT %s {for update skip locked})"
 )
+_STATE = "SELECT '{table}', COUNT(*), MAX(id), {revisions} FROM {table}"
 PORT_TABLES = ("network_port_security_groups", "network_addressallocation")  # their rows are deleted with a port
+
+
+def table_states(
+    connection: BaseDatabaseWrapper, revised: Sequence[str], others: Sequence[str]
+) -> dict[str, tuple[object, ...]]:
+    """Return, by table, how many rows there are, the highest id, and the sum of revisions where rows have some.
+
+    Indexes: none, all rows are counted. Raw SQL, as OVN's holder asks twice a second: the ORM took longer to compile
+    it than it takes in a cloud of a thousand ports.
+    """
+    revisions = {**dict.fromkeys(revised, "SUM(revision_number)"), **dict.fromkeys(others, "0")}
+    selects = (_STATE.format(table=table, revisions=each) for table, each in revisions.items())
+    return {table: tuple(state) for table, *state in scan(connection, " UNION ALL ".join(selects))}
 
 
 def has_plugged_ports(connection: BaseDatabaseWrapper, instance_uuid: str) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conductor.core.port_filters import EGRESS, INGRESS, IPV6, AddressPair, FilterRule
-from conductor.network.ovn.desired import DEFAULT_GROUP, desired
+from conductor.network.ovn.desired import DEFAULT_GROUP, DesiredRows, desired
 from conductor.network.ovn.dhcp import server_mac
 from conductor.network.ovn.northbound import Northbound, NorthboundBuilder, NorthboundChanges, RowKey, diff
 from conductor.network.ovn.topology import (
@@ -24,14 +24,17 @@ from conductor.network.ovn.topology import (
     NetworkSpec,
     PortSpec,
     RouterSpec,
+    SubnetSpec,
 )
 from tests.fixtures.ovn_topologies import (
+    BALANCED,
     CLOUD,
     FLOATING,
     GATEWAY,
     GROUP,
     GUEST,
     GUEST_MAC,
+    HTTP,
     INNER_MAC,
     INTERFACE,
     NETWORK,
@@ -467,3 +470,61 @@ def test_changes_turn_any_rows_into_the_desired_rows(before: CloudTopology, afte
     assert applied(changes, present) == wanted
     assert bool(changes) == (present != wanted)
     assert all(present[key][name] != value for key, row in changes.updated.items() for name, value in row.items())
+
+
+def cloud_of(hosts: Mapping[int, str], members: set[int], mtu: int, is_routed: bool, rules: set[int]) -> CloudTopology:
+    """A cloud with two networks, guests on the first or on both, and what differs between passes."""
+    second = NetworkSpec("net-2", "second", project="lab", mtu=mtu)
+    subnet = SubnetSpec("sub-2", "net-2", "10.2.0.0/24", gateway_ip="10.2.0.1")
+    guests = tuple(
+        PortSpec(
+            f"guest-{number}",
+            ("net-1", "net-2")[number % 2],
+            f"fa:16:3e:00:01:0{number}",
+            dns_name=f"guest-{number % 3}",
+            host=host,
+            addresses=(FixedAddress(("sub-4", "sub-2")[number % 2], f"10.{number % 2 * 2}.0.2{number}"),),
+            groups=("sg-1",) if number in members else (),
+            dhcp_options=(DhcpOption("mtu", "1300"),) if number == 3 else (),
+        )
+        for number, host in hosts.items()
+    )
+    return replace(
+        BALANCED,
+        networks=(replace(NETWORK, mtu=mtu), OUTSIDE, second),
+        subnets=(*BALANCED.subnets, subnet),
+        ports=(*BALANCED.ports, *guests),
+        routers=BALANCED.routers if is_routed else (),
+        security_groups=(replace(GROUP, rules={f"rule-{number}": HTTP for number in rules}),),
+    )
+
+
+CLOUDS = st.builds(
+    cloud_of,
+    st.dictionaries(st.integers(1, 5), st.sampled_from(["", "h1", "h2"])),
+    st.sets(st.integers(1, 5)),
+    st.sampled_from([1400, 1442]),
+    st.booleans(),
+    st.sets(st.integers(1, 3)),
+)
+
+
+@given(st.lists(CLOUDS, min_size=1, max_size=6))
+def test_rows_of_one_topology_after_another_are_those_of_each_alone(clouds: list[CloudTopology]) -> None:
+    rows, before = DesiredRows(), {}
+
+    for cloud in clouds:
+        found = rows.of(cloud)
+        assert found == desired(cloud)
+        assert applied(diff(before, found), before) == found
+        before = found
+
+
+@given(CLOUDS, CLOUDS)
+def test_rows_that_were_returned_stay_as_they_were(first: CloudTopology, second: CloudTopology) -> None:
+    rows = DesiredRows()
+
+    returned = rows.of(first)
+    rows.of(second)
+
+    assert returned == desired(first)

@@ -7,7 +7,8 @@ opens it when it needs it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import ChainMap, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ovs.db.idl import Row, Transaction
@@ -25,6 +26,7 @@ from conductor.network.ovn.northbound import (
     PREFIX,
     REFERENCES,
     SHARED,
+    Columns,
     Northbound,
     NorthboundChanges,
     RowKey,
@@ -55,22 +57,19 @@ class NorthboundDatabase:
             self._api = own_class(self._connection, auto_index=False)
         except OvsdbConnectionUnavailable as error:
             raise DatabaseUnavailable(f"{remote} does not answer: {error}") from error
+        self._present = _PresentRows(self._connection.idl)
 
-    def write(
-        self, desired: Northbound, *, since: Northbound | None = None, is_counted: bool = False
-    ) -> NorthboundChanges:
+    def write(self, desired: Northbound, *, is_counted: bool = False) -> NorthboundChanges:
         """Write the differences to the desired rows in one transaction, and return them.
 
         Args:
-            since: The rows of the last write. Those that are desired unchanged are not compared: reading them takes
-                most of the time. When one of them is missing, all are compared.
             is_counted: Raise the number of the configuration, also without changes. Northd and the hosts repeat it.
 
         Raises:
             DatabaseUnavailable: The database does not answer, or another connection has the lock. Without a change
                 to write this is not noticed.
         """
-        write = _Write(self._api, desired, since or {}, self._options, is_counted)
+        write = _Write(self._api, self._present, desired, self._options, is_counted)
         try:
             write.execute(check_error=True, log_errors=False)
         except (RuntimeError, TimeoutException) as error:
@@ -100,6 +99,7 @@ class SouthboundDatabase:
         except Exception as error:  # the library raises plain exceptions here
             self._connection.stop(0)
             raise DatabaseUnavailable(f"{remote} does not answer: {error}") from error
+        self._places: dict[uuid.UUID, tuple[str, str]] = {}  # name and host of each port that OVN knows
 
     @property
     def version(self) -> int:
@@ -114,11 +114,15 @@ class SouthboundDatabase:
     def up_ports(self) -> dict[str, str]:
         """Return the host of each port that is bound and has its flows there, by the port's name."""
         with self._connection.lock:
-            return {
-                row.logical_port: row.chassis[0].name
-                for row in self._rows("Port_Binding")
-                if row.up == [True] and row.chassis
-            }
+            rows, known = self._connection.idl.tables["Port_Binding"].rows, self._places
+            for row_id in self._connection.idl.take_changed("Port_Binding"):
+                if row_id in rows:
+                    known[row_id] = _place(rows[row_id])
+                else:
+                    known.pop(row_id, None)
+            if len(known) != len(rows):  # after a reconnection some are gone
+                self._places = known = {row_id: _place(row) for row_id, row in rows.items()}
+            return {port: host for port, host in known.values() if host}
 
     def answers(self) -> dict[CheckedMember, str]:
         """Return `online`, `offline` or `error` for each member of a load balancer that was checked."""
@@ -166,10 +170,28 @@ def open_database(
         raise DatabaseUnavailable(f"{remote} does not answer: {error}") from error
     for table, names in columns.items():
         helper.register_columns(table, [*names])
-    idl = connection.OvsdbIdl(remote, helper, leader_only=True, probe_interval=PROBE_MILLISECONDS)
+    idl = _Replica(remote, helper, leader_only=True, probe_interval=PROBE_MILLISECONDS)
     if lock:
         idl.set_lock(lock)
     return connection.Connection(idl, timeout=TIMEOUT_SECONDS)
+
+
+class _Replica(connection.OvsdbIdl):  # type: ignore[misc] # the library has no types
+    """A replica that remembers which rows changed: to read a row takes longer than to know that it is the same."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._changed: defaultdict[str, set[uuid.UUID]] = defaultdict(set)
+
+    def notify(self, event: str, row: Row, updates: Row | None = None) -> None:
+        self._changed[row._table.name].add(row.uuid)
+
+    def take_changed(self, table: str) -> set[uuid.UUID]:
+        """Return the ids of rows that are new, changed or deleted since the last call.
+
+        After a reconnection all rows are among them, but not those that are gone since.
+        """
+        return self._changed.pop(table, set())
 
 
 class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no types
@@ -178,39 +200,46 @@ class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no ty
     def __init__(
         self,
         api: OvnNbApiIdlImpl,
+        present: _PresentRows,
         desired: Northbound,
-        since: Northbound,
         options: Mapping[str, str],
         is_counted: bool,
     ) -> None:
         super().__init__(api)
+        self._present = present
         self._desired = desired
-        self._since = since
         self._options = options
         self._is_counted = is_counted
         self.changes = NorthboundChanges()
 
     def run_idl(self, txn: Transaction) -> None:
-        present = _PresentRows(self.api.tables, self._desired)
-        rows = present.rows
-        unchanged = {key for key, columns in self._desired.items() if self._since.get(key) == columns}
-        if not unchanged <= rows.keys():  # a row is gone: the row that contained it must be written again, too
-            unchanged = set()
-        compared = {key: columns for key, columns in self._desired.items() if key not in unchanged}
-        self.changes = changes = diff(present.values(rows.keys() - unchanged), compared)
-        rows.update({key: txn.insert(self.api.tables[key.table]) for key in changes.created})
+        present = self._present
+        self.changes = changes = present.diff(self._desired)
+        created = {key: txn.insert(self.api.tables[key.table]) for key in changes.created}
+        rows = ChainMap(created, present.rows)
         for key, columns in changes.created.items():
             for column, value in columns.items():
                 setattr(rows[key], column, _stored(value, rows))
         for key, columns in changes.updated.items():
             for column, value in columns.items():
-                _update(rows, key, column, value)
+                if (key.table, column) in REFERENCES:
+                    self._refer(rows, key, column, value)
+                else:
+                    _update(rows[key], column, value)
         for table, row in (*((key.table, rows[key]) for key in changes.deleted), *present.surplus):
             self._delete(table, row)
         for row in self.api.tables[GLOBAL].rows.values():
             for name, value in self._options.items() - row.options.items():
                 row.setkey("options", name, value)
             row.nb_cfg += self._is_counted
+
+    def _refer(self, rows: Mapping[RowKey, Row], key: RowKey, column: str, wanted: Any) -> None:
+        """Write only what is added and removed."""
+        before: Any = self._present.values[key][column]
+        for child in wanted - before:
+            rows[key].addvalue(column, rows[child])
+        for child in before - wanted:
+            rows[key].delvalue(column, self._present.row_of(child))
 
     def _delete(self, table: str, row: Row) -> None:
         """Delete a row. OVN deletes a contained row with its container, if the row refers to no deleted row."""
@@ -223,40 +252,112 @@ class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no ty
 
 
 class _PresentRows:
-    """The rows of the projection that the database has. `surplus` are rows whose key another row has too."""
+    """The rows of the projection that the database has, with their values. `surplus` are rows whose key another
+    row has too.
 
-    def __init__(self, tables: Mapping[str, Any], desired: Northbound) -> None:
+    Values are read once, and again when a row changed.
+    """
+
+    def __init__(self, replica: _Replica) -> None:
+        self._replica = replica
+        self._tables = {table: replica.tables[table] for table in COLUMNS}
+        self._read_none()
+
+    def diff(self, desired: Northbound) -> NorthboundChanges:
+        """Return the changes from the present rows to the desired ones."""
+        if not self._keep_up(desired):
+            self._read_all(desired)
+        for key in self.rows.keys() - self.values.keys():
+            self.values[key] = dict(self._columns(key, self.rows[key]))
+        changes = diff(self.values, desired)
+        # Of equal values the desired ones are kept: the next comparison only sees that they are the same objects.
+        self.values.update(
+            (key, columns) for key, columns in desired.items() if key in self.values and key not in changes.updated
+        )
+        return changes
+
+    def row_of(self, key: RowKey) -> Row:
+        """Return a row that a column refers to, also one that is not the projection's."""
+        return self.rows.get(key) or self._tables[key.table].rows[uuid.UUID(key.key)]
+
+    def _keep_up(self, desired: Northbound) -> bool:
+        """Read the keys of changed rows; False where all must be read, as rows share a key or changed theirs."""
+        there: list[tuple[str, Row]] = []
+        for table, found in self._tables.items():
+            for row_id in self._replica.take_changed(table):
+                row = found.rows.get(row_id)
+                if row is not None:
+                    there.append((table, row))
+                elif row_id in self._keys:
+                    self._forget(row_id)
+        if self.surplus or not self._others.isdisjoint(desired.keys()):
+            return False
+        for table, row in there:
+            key = _key_of(table, row, desired)
+            if self._keys.get(row.uuid, key) != key or not self._add(table, row, key):
+                return False
+        return len(self._keys) == sum(len(table.rows) for table in self._tables.values())
+
+    def _read_all(self, desired: Northbound) -> None:
+        self._read_none()
+        for table, found in self._tables.items():
+            for row in found.rows.values():
+                if not self._add(table, row, _key_of(table, row, desired)):
+                    self.surplus.append((table, row))
+
+    def _read_none(self) -> None:
         self.rows: dict[RowKey, Row] = {}
         self.surplus: list[tuple[str, Row]] = []
-        self._keys: dict[uuid.UUID, RowKey] = {}
-        for table in COLUMNS:
-            for row in tables[table].rows.values():
-                key = _key_of(table, row, desired)
-                if key is None:
-                    continue
-                if key in self.rows:
-                    self.surplus.append((table, row))
-                else:
-                    self.rows[key] = row
-                    self._keys[row.uuid] = key
+        self.values: dict[RowKey, Columns] = {}
+        self._keys: dict[uuid.UUID, RowKey | None] = {}  # of all rows; None for those of others
+        self._others: set[RowKey] = set()  # keys that rows of others would have if they were desired
 
-    def values(self, keys: Iterable[RowKey]) -> Northbound:
-        return {key: dict(self._columns(key, self.rows[key])) for key in keys}
+    def _add(self, table: str, row: Row, key: RowKey | None) -> bool:
+        """Take over a new or changed row; False where another one has its key."""
+        if key is None:
+            self._keys[row.uuid] = None
+            if table in NAMED_TABLES:
+                self._others.add(RowKey(table, row.name))
+            return True
+        if key in self.rows and self.rows[key].uuid != row.uuid:
+            return False
+        self._keys[row.uuid] = key
+        self.rows[key] = row
+        self.values.pop(key, None)
+        return True
+
+    def _forget(self, row_id: uuid.UUID) -> None:
+        key = self._keys.pop(row_id)
+        if key is not None:
+            del self.rows[key]
+            self.values.pop(key, None)
 
     def _columns(self, key: RowKey, row: Row) -> Iterator[tuple[str, Value]]:
         for column in COLUMNS[key.table]:
-            value = getattr(row, column)
-            if (key.table, column) in SHARED:
-                value = _ours(value)
-            if (key.table, column) in REFERENCES:
-                yield column, frozenset(self._reference(key.table, column, one) for one in value)
+            table = REFERENCES.get((key.table, column))
+            if table:
+                yield column, frozenset(self._references(row, column, table, (key.table, column) in SHARED))
             else:
+                value = getattr(row, column)
                 yield column, frozenset(value) if isinstance(value, list) else value
         yield "external_ids", {name: value for name, value in row.external_ids.items() if name.startswith(PREFIX)}
 
-    def _reference(self, table: str, column: str, row: Row) -> RowKey:
-        """Return the key of a row; one that is not the projection's has a key that no desired row has."""
-        return self._keys.get(row.uuid) or RowKey(REFERENCES[table, column], str(row.uuid))
+    def _references(self, row: Row, column: str, table: str, is_shared: bool) -> Iterator[RowKey]:
+        """Yield the keys of rows that a column refers to; one that is not the projection's has a key of its own.
+
+        The column's ids are read as they are: the library would look up all rows of a group, for each change of it.
+        """
+        for row_id in row._data[column].as_list():
+            key = self._keys.get(row_id)
+            if key is not None:
+                yield key
+            elif not is_shared and row_id in self._tables[table].rows:
+                yield RowKey(table, str(row_id))
+
+
+def _place(binding: Row) -> tuple[str, str]:
+    """Return the port of a binding, and the host where it is up; "" for none."""
+    return binding.logical_port, binding.chassis[0].name if binding.chassis and binding.up == [True] else ""
 
 
 def _key_of(table: str, row: Row, desired: Northbound) -> RowKey | None:
@@ -268,11 +369,6 @@ def _key_of(table: str, row: Row, desired: Northbound) -> RowKey | None:
     return key if mark or key in desired else None
 
 
-def _ours(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows that have the projection's mark."""
-    return [row for row in rows if ID in row.external_ids]
-
-
 def _stored(value: Value, rows: Mapping[RowKey, Row]) -> Any:
     """Return a value in the form that the library takes."""
     if not isinstance(value, frozenset):
@@ -280,19 +376,10 @@ def _stored(value: Value, rows: Mapping[RowKey, Row]) -> Any:
     return [rows[one] if isinstance(one, RowKey) else one for one in value]
 
 
-def _update(rows: Mapping[RowKey, Row], key: RowKey, column: str, value: Value) -> None:
-    """Write a value: of external ids the projection's keys, of references the additions and removals."""
-    row = rows[key]
+def _update(row: Row, column: str, value: Value) -> None:
+    """Write a value: of external ids the projection's keys."""
     if column == "external_ids" and isinstance(value, Mapping):
         for name, text in value.items():
             row.setkey(column, name, text)
-    elif (key.table, column) in REFERENCES:
-        held = getattr(row, column)
-        children = _ours(held) if (key.table, column) in SHARED else held
-        present, wanted = ({child.uuid for child in some} for some in (children, _stored(value, rows)))
-        for child in wanted - present:
-            row.addvalue(column, child)
-        for child in present - wanted:
-            row.delvalue(column, child)
     else:
-        setattr(row, column, _stored(value, rows))
+        setattr(row, column, [*value] if isinstance(value, frozenset) else value)

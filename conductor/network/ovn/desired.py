@@ -23,16 +23,60 @@ PRIORITY_LIMIT = 1000
 
 def desired(topology: CloudTopology) -> Northbound:
     """Return all rows of the projection. Equal topologies have equal rows."""
+    return DesiredRows().of(topology)
+
+
+class DesiredRows:
+    """The rows of one topology after another: those of a network and its ports are made only where it differs."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[CloudTopology, NorthboundBuilder]] = {}
+
+    def of(self, topology: CloudTopology) -> Northbound:
+        """Return the same as `desired`. Ports that are the same objects as before are compared fast."""
+        before, self._made = self._made, {}
+        builder = NorthboundBuilder()
+        for network, part in _by_network(topology).items():
+            known = before.get(network)
+            self._made[network] = made = known if known and known[0] == part else (part, _rows_of_network(part))
+            builder.include(made[1])
+        _add_security_groups(builder, topology)
+        add_routers(builder, topology)
+        switch_of = {network: RowKey("Logical_Switch", switch_name(network)) for network in self._made}
+        add_load_balancers(builder, topology, switch_of)
+        return builder.build()
+
+
+def _by_network(topology: CloudTopology) -> Mapping[str, CloudTopology]:
+    """Return each network with its subnets and ports, and the routers that have ports there, by the network's id."""
+    routers = {router.uuid: router for router in topology.routers}
+    subnets: dict[str, list[SubnetSpec]] = {network.uuid: [] for network in topology.networks}
+    ports: dict[str, list[PortSpec]] = {network.uuid: [] for network in topology.networks}
+    connected: dict[str, set[str]] = {network.uuid: set() for network in topology.networks}
+    for subnet in topology.subnets:
+        subnets[subnet.network].append(subnet)
+    for port in topology.ports:
+        ports[port.network].append(port)
+        if port.device_id in routers:
+            connected[port.network].add(port.device_id)
+    return {
+        network.uuid: CloudTopology(
+            networks=(network,),
+            subnets=tuple(subnets[network.uuid]),
+            ports=tuple(ports[network.uuid]),
+            routers=tuple(routers[router] for router in sorted(connected[network.uuid])),
+        )
+        for network in topology.networks
+    }
+
+
+def _rows_of_network(part: CloudTopology) -> NorthboundBuilder:
     builder = NorthboundBuilder()
-    switches = _Switches(builder, topology)
+    switches = _Switches(builder, part)
     switches.add_networks()
     switches.add_ports()
     switches.add_names()
-    _add_security_groups(builder, topology)
-    add_routers(builder, topology)
-    switch_of = {network.uuid: RowKey("Logical_Switch", switch_name(network.uuid)) for network in topology.networks}
-    add_load_balancers(builder, topology, switch_of)
-    return builder.build()
+    return builder
 
 
 def switch_name(network_uuid: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 # The keys of a row's `external_ids` that mark it as the projection's.
 PREFIX = "novella:"
@@ -58,8 +58,7 @@ MAPS = frozenset({"options", "other_config", "ipv6_ra_configs", "records", "band
 NAMED_TABLES = frozenset(table for table, columns in COLUMNS.items() if "name" in columns)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RowKey:
+class RowKey(NamedTuple):
     """A row of the northbound database, by its name or by the id that the projection gave it."""
 
     table: str
@@ -88,7 +87,9 @@ class NorthboundChanges:
 def diff(present: Northbound, desired: Northbound) -> NorthboundChanges:
     """Return the changes from `present`, which holds rows of the projection only, to `desired`."""
     updated = {
-        key: changed for key in desired.keys() & present.keys() if (changed := _changed(present[key], desired[key]))
+        key: changed
+        for key, columns in desired.items()
+        if (before := present.get(key, columns)) is not columns and (changed := _changed(before, columns))
     }
     return NorthboundChanges(
         created={key: columns for key, columns in desired.items() if key not in present},
@@ -129,9 +130,15 @@ class NorthboundBuilder:
         """Add `child` to a column of `parent`, which may be added later."""
         self._children[parent, column].add(child)
 
+    def include(self, other: NorthboundBuilder) -> None:
+        """Add all rows and references of `other`, which stays as it is."""
+        self._rows.update(other._rows)
+        for place, children in other._children.items():
+            self._children[place] |= children
+
     def build(self) -> Northbound:
         """Return all rows. References from and to rows that were not added are dropped."""
         for (parent, column), children in self._children.items():
             if parent in self._rows:
-                self._rows[parent][column] = frozenset(children & self._rows.keys())
+                self._rows[parent] = {**self._rows[parent], column: frozenset(children & self._rows.keys())}
         return self._rows

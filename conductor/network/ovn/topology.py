@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from conductor.core.port_filters import AddressPair, FilterRule
 from conductor.network.ovn.balancer_specs import LoadBalancerSpec
@@ -54,8 +55,7 @@ class SubnetSpec:
     ipv6_mode: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FixedAddress:
+class FixedAddress(NamedTuple):
     """An address of a port, with the id of its subnet."""
 
     subnet: str

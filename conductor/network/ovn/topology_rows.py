@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from django.db.models import Count, Max, Model, QuerySet, Sum, Value
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import QuerySet
 
 from conductor.core.port_filters import AddressPair, FilterRule
 from conductor.network import dns_names, ipv6_modes, provider_networks
@@ -16,7 +17,6 @@ from conductor.network.models import (
     LoadBalancer,
     Network,
     Port,
-    QosBandwidthLimit,
     QosPolicy,
     Router,
     SecurityGroup,
@@ -24,6 +24,7 @@ from conductor.network.models import (
     Subnet,
 )
 from conductor.network.ovn import balancer_rows
+from conductor.network.ovn.port_states import PluggedPort
 from conductor.network.ovn.topology import (
     BandwidthLimit,
     CloudTopology,
@@ -38,60 +39,153 @@ from conductor.network.ovn.topology import (
     SubnetSpec,
 )
 from conductor.network.ranges import normalized, normalized_range
+from conductor.network.statements import table_states
 
+# More rows than these are read all together.
+_AT_ONCE = 500
 # Key of a policy → its limits
 Limits = Mapping[int | None, Sequence[BandwidthLimit]]
+TableState = tuple[object, ...]
+TableStates = Mapping[str, TableState]
+# Of ports only these columns are read: there are many.
+_PORT_COLUMNS = (
+    "pk", "uuid", "network_id", "name", "revision_number", "project_id", "mac_address", "dns_name", "guest_hostname",
+    "status", "is_admin_up", "is_plugged", "is_port_security_enabled", "device_owner", "device_id", "binding_host",
+    "migrating_to", "address_pairs", "dhcp_options", "qos_policy_id",
+)  # fmt: skip
 
 
 def read(gateway_hosts: Sequence[GatewayHost] = ()) -> CloudTopology:
-    """Return all networks. A row is left out if a row that it needs was written after the query for that one."""
-    limits = _limits()
-    networks = {row.pk: _network(row, limits) for row in _rows(Network.objects.all())}
-    subnets = {
-        row.pk: _subnet(row, networks[row.network_id])
-        for row in _rows(Subnet.objects.all())
-        if row.network_id in networks
-    }
-    groups = {row.pk: row for row in _rows(SecurityGroup.objects.all())}
-    ports = _ports(networks, subnets, {pk: str(group.uuid) for pk, group in groups.items()}, limits)
-    routers = {row.pk: _router(row, ports) for row in _rows(Router.objects.all())}
-    return CloudTopology(
-        networks=tuple(networks.values()),
-        subnets=tuple(subnets.values()),
-        ports=tuple(ports.values()),
-        security_groups=_security_groups(groups),
-        routers=tuple(routers.values()),
-        floating_ips=tuple(
-            FloatingIpSpec(
-                uuid=str(row.uuid),
-                router=routers[row.router_id].uuid,
-                address=row.address,
-                fixed_ip_address=row.fixed_ip_address or "",
-                revision=row.revision_number,
-            )
-            for row in _rows(FloatingIp.objects.filter(port__isnull=False))
-            if row.router_id in routers
-        ),
-        gateway_hosts=tuple(gateway_hosts),
-        load_balancers=balancer_rows.read(ports),
-    )
+    """Return all networks, as a new reader does."""
+    return TopologyReader().read(gateway_hosts)
 
 
-def fingerprint() -> tuple[object, ...]:
-    """Return a value that differs after every committed change of the topology. One statement reads it."""
+class _ReadPort(NamedTuple):
+    """A port with what it was made from, of which the first one is its row."""
+
+    inputs: tuple[Any, ...]
+    spec: PortSpec
+
+    @property
+    def row(self) -> Any:
+        return self.inputs[0]
+
+
+class TopologyReader:
+    """Reads the topology again and again. Networks and ports that are as before are the same objects as before."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, tuple[TableState, list[Any]]] = {}
+        self._networks: dict[str, NetworkSpec] = {}
+        self._ports: dict[int, _ReadPort] = {}
+
+    def read(self, gateway_hosts: Sequence[GatewayHost] = (), states: TableStates | None = None) -> CloudTopology:
+        """Return all networks. A row is left out if a row that it needs was written after the query for that one.
+
+        Args:
+            states: The fingerprint before. Tables that are as at the last call are not read again, and of ports only
+                those with another revision. Without it everything is read.
+        """
+        states = states or {}
+        limits = _limits(self._all(QosPolicy.objects.prefetch_related("limits"), states))
+        networks = {row.pk: self._network(row, limits) for row in self._all(Network.objects.all(), states)}
+        self._networks = {network.uuid: network for network in networks.values()}
+        subnets = {
+            row.pk: _subnet(row, networks[row.network_id])
+            for row in self._all(Subnet.objects.all(), states)
+            if row.network_id in networks
+        }
+        groups = {row.pk: row for row in self._all(SecurityGroup.objects.all(), states)}
+        self._read_ports(networks, subnets, {pk: str(group.uuid) for pk, group in groups.items()}, limits, states)
+        ports = {pk: port.spec for pk, port in self._ports.items()}
+        routers = {row.pk: _router(row, ports) for row in self._all(Router.objects.all(), states)}
+        rules = self._all(SecurityGroupRule.objects.select_related("remote_group"), states)
+        return CloudTopology(
+            networks=tuple(networks.values()),
+            subnets=tuple(subnets.values()),
+            ports=tuple(ports.values()),
+            security_groups=_security_groups(groups, rules),
+            routers=tuple(routers.values()),
+            floating_ips=tuple(
+                FloatingIpSpec(
+                    uuid=str(row.uuid),
+                    router=routers[row.router_id].uuid,
+                    address=row.address,
+                    fixed_ip_address=row.fixed_ip_address or "",
+                    revision=row.revision_number,
+                )
+                for row in self._all(FloatingIp.objects.filter(port__isnull=False), states)
+                if row.router_id in routers
+            ),
+            gateway_hosts=tuple(gateway_hosts),
+            load_balancers=balancer_rows.read(ports) if self._all(LoadBalancer.objects.all(), states) else (),
+        )
+
+    def plugged_ports(self) -> Iterator[PluggedPort]:
+        """Return the ports that a guest had on a host when they were read, without those whose guests move."""
+        for pk, port in self._ports.items():
+            if port.row.is_plugged and port.spec.host and not port.spec.destination:
+                yield PluggedPort(pk, port.spec.uuid, port.spec.host, port.row.status)
+
+    def _network(self, row: Network, limits: Limits) -> NetworkSpec:
+        read = _network(row, limits)
+        before = self._networks.get(read.uuid)
+        return before if before == read else read
+
+    def _all(self, query: QuerySet[Any, Any], states: TableStates) -> list[Any]:
+        """Return the rows of a query, in order. It is made again only where the state of its table differs."""
+        table = query.model._meta.db_table
+        known = self._tables.get(table)
+        if known is None or table not in states or states[table] != known[0]:
+            self._tables[table] = known = states.get(table, ()), list(_rows(query))
+        return known[1]
+
+    def _read_ports(
+        self,
+        networks: Mapping[int, NetworkSpec],
+        subnets: Mapping[int, SubnetSpec],
+        group_ids: Mapping[int, str],
+        limits: Limits,
+        states: TableStates,
+    ) -> None:
+        addresses: defaultdict[int, list[FixedAddress]] = defaultdict(list)
+        held = AddressAllocation.objects.values_list("port_id", "subnet_id", "ip_address")
+        for port_id, subnet_id, address in self._all(held, states):
+            if subnet_id in subnets:
+                addresses[port_id].append(FixedAddress(subnets[subnet_id].uuid, address))
+        groups: defaultdict[int, list[str]] = defaultdict(list)
+        memberships = Port.security_groups.through.objects.values_list("port_id", "securitygroup_id")
+        for port_id, group_id in self._all(memberships, states):
+            if group_id in group_ids:
+                groups[port_id].append(group_ids[group_id])
+        before, self._ports = self._ports, {}
+        for row in self._port_rows(before, states):
+            if row.network_id in networks:
+                network, policy = networks[row.network_id], limits.get(row.qos_policy_id)
+                inputs = (row, network, addresses[row.pk], groups[row.pk], policy)
+                known = before.get(row.pk)
+                self._ports[row.pk] = known if known and known.inputs == inputs else _ReadPort(inputs, _port(*inputs))
+
+    def _port_rows(self, known: Mapping[int, _ReadPort], states: TableStates) -> Iterable[Any]:
+        """Return the rows of all ports, in order. Of known ones only those with another revision are read again."""
+        columns = Port.objects.values_list(*_PORT_COLUMNS, named=True)
+        if not states:
+            return _rows(columns)
+        revisions = dict(self._all(Port.objects.values_list("pk", "revision_number"), states))
+        rows = {pk: port.row for pk, port in known.items() if revisions.get(pk) == port.row.revision_number}
+        missing = revisions.keys() - rows.keys()
+        if len(missing) > _AT_ONCE:
+            return _rows(columns)
+        rows |= {row.pk: row for row in _rows(columns.filter(pk__in=missing))} if missing else {}
+        return [rows[pk] for pk in sorted(rows)]
+
+
+def fingerprint() -> TableStates:
+    """Return a value that differs after every committed change of the topology, by table. One statement reads it."""
     revised = (Network, Subnet, SecurityGroup, SecurityGroupRule, Port, Router, FloatingIp, QosPolicy, LoadBalancer)
-    states = [
-        *(_state(model, Sum("revision_number")) for model in revised),
-        *(_state(model, Value(0)) for model in (AddressAllocation, Port.security_groups.through)),
-    ]
-    return tuple(sorted(states[0].union(*states[1:], all=True)))
-
-
-def _state(model: type[Model], revisions: Sum | Value) -> QuerySet[Any, Any]:
-    """Return a query of a table's name, and of what changes with its rows."""
-    table = model._default_manager.order_by().annotate(table=Value(model._meta.db_table)).values("table")
-    found: QuerySet[Any, Any] = table.annotate(rows=Count("pk"), last=Max("pk"), revisions=revisions)
-    return found.values_list("table", "rows", "last", "revisions")
+    others = (AddressAllocation, Port.security_groups.through)
+    tables = ([model._meta.db_table for model in models] for models in (revised, others))
+    return table_states(connections[DEFAULT_DB_ALIAS], *tables)
 
 
 def _rows(query: QuerySet[Any]) -> Iterable[Any]:
@@ -130,38 +224,22 @@ def _subnet(row: Subnet, network: NetworkSpec) -> SubnetSpec:
     )
 
 
-def _ports(
-    networks: dict[int, NetworkSpec],
-    subnets: dict[int, SubnetSpec],
-    group_ids: dict[int, str],
-    limits: Limits,
-) -> dict[int, PortSpec]:
-    addresses: defaultdict[int, list[FixedAddress]] = defaultdict(list)
-    held = AddressAllocation.objects.order_by("pk").values_list("port_id", "subnet_id", "ip_address")
-    for port_id, subnet_id, address in held.iterator(chunk_size=2000):
-        if subnet_id in subnets:
-            addresses[port_id].append(FixedAddress(subnets[subnet_id].uuid, address))
-    groups: defaultdict[int, list[str]] = defaultdict(list)
-    memberships = Port.security_groups.through.objects.order_by("pk").values_list("port_id", "securitygroup_id")
-    for port_id, group_id in memberships.iterator(chunk_size=2000):
-        if group_id in group_ids:
-            groups[port_id].append(group_ids[group_id])
+def _limits(policies: Iterable[QosPolicy]) -> Limits:
     return {
-        row.pk: _port(row, networks[row.network_id], addresses[row.pk], groups[row.pk], limits)
-        for row in _rows(Port.objects.all())
-        if row.network_id in networks
+        policy.pk: [
+            BandwidthLimit(row.direction, row.max_kbps, row.max_burst_kbps)
+            for row in sorted(policy.limits.all(), key=lambda row: row.pk)
+        ]
+        for policy in policies
     }
 
 
-def _limits() -> Limits:
-    limits: defaultdict[int | None, list[BandwidthLimit]] = defaultdict(list)
-    for row in _rows(QosBandwidthLimit.objects.all()):
-        limits[row.policy_id].append(BandwidthLimit(row.direction, row.max_kbps, row.max_burst_kbps))
-    return limits
-
-
 def _port(
-    row: Port, network: NetworkSpec, addresses: list[FixedAddress], groups: list[str], limits: Limits
+    row: Any,
+    network: NetworkSpec,
+    addresses: Sequence[FixedAddress],
+    groups: Sequence[str],
+    limits: Sequence[BandwidthLimit] | None,
 ) -> PortSpec:
     return PortSpec(
         uuid=str(row.uuid),
@@ -186,13 +264,15 @@ def _port(
             for option in row.dhcp_options or ()
         ),
         groups=tuple(groups),
-        limits=tuple(limits.get(row.qos_policy_id, ())) if row.qos_policy_id else network.limits,
+        limits=tuple(limits or ()) if row.qos_policy_id else network.limits,
     )
 
 
-def _security_groups(groups: dict[int, SecurityGroup]) -> tuple[SecurityGroupSpec, ...]:
+def _security_groups(
+    groups: Mapping[int, SecurityGroup], rules_of_all: Iterable[SecurityGroupRule]
+) -> tuple[SecurityGroupSpec, ...]:
     rules: defaultdict[int, list[SecurityGroupRule]] = defaultdict(list)
-    for rule in _rows(SecurityGroupRule.objects.select_related("remote_group")):
+    for rule in rules_of_all:
         rules[rule.group_id].append(rule)
     return tuple(
         SecurityGroupSpec(
@@ -218,7 +298,7 @@ def _rule(row: SecurityGroupRule) -> FilterRule:
     )
 
 
-def _router(row: Router, ports: dict[int, PortSpec]) -> RouterSpec:
+def _router(row: Router, ports: Mapping[int, PortSpec]) -> RouterSpec:
     gateway = ports.get(row.gateway_port_id or 0)
     return RouterSpec(
         uuid=str(row.uuid),

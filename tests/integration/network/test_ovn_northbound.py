@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,26 +132,78 @@ def test_an_edit_by_hand_is_repaired(
     assert is_there(northbound, CLOUD)
 
 
-def test_between_full_comparisons_only_changed_rows_are_compared(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
-    before, after = desired(CLOUD), desired(replace(CLOUD, ports=(replace(GUEST, host="h2"), *CLOUD.ports[1:])))
+def test_an_edit_by_hand_is_repaired_by_the_write_of_another_change(
+    lab: ovn.Lab, northbound: NorthboundDatabase
+) -> None:
+    after = desired(replace(CLOUD, ports=(replace(GUEST, host="h2"), *CLOUD.ports[1:])))
     lab.nb("set", "Logical_Router", "novella-r-1", "enabled=false")
 
-    assert northbound.write(after, since=before).updated.keys() == {RowKey("Logical_Switch_Port", "port-1")}
+    def is_enabled() -> bool:
+        northbound.write(after)
+        return lab.nb("get", "Logical_Router", "novella-r-1", "enabled").strip() == "true"
 
-    assert not northbound.write(after, since=after)
-    assert lab.nb("get", "Logical_Router", "novella-r-1", "enabled").strip() == "false"
-    wait_until("the edit is seen and repaired", lambda: northbound.write(after).updated)
-    assert lab.nb("get", "Logical_Router", "novella-r-1", "enabled").strip() == "true"
+    wait_until("the edit is seen and repaired", is_enabled)
+    assert not northbound.write(after)
 
 
 def test_a_deleted_row_is_written_again_at_once(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
     rows = desired(CLOUD)
     lab.nb("acl-del", "pg_sg_1")
 
-    wait_until("it is seen", lambda: northbound.write(rows, since=rows))
+    wait_until("it is seen", lambda: northbound.write(rows))
 
     assert "tcp.dst == 80" in lab.nb("acl-list", "pg_sg_1")
     assert not northbound.write(rows)
+
+
+def test_marks_that_were_removed_by_hand_come_back(lab: ovn.Lab) -> None:
+    rows = desired(CLOUD)
+    contained = ("NAT", "ACL", "Logical_Switch_Port")
+    with opened(lab) as northbound:
+        northbound.write(rows)
+        for table in ("DHCP_Options", *contained):
+            for row in lab.nb("--bare", "--columns=_uuid", "list", table).split():
+                lab.nb("clear", table, row, "external_ids")
+
+        def unmarked() -> list[str]:
+            northbound.write(rows)
+            return [
+                lab.nb("--bare", "--columns=_uuid", "find", table, "external_ids={}").strip() for table in contained
+            ]
+
+        wait_until("all rows are marked", lambda: not any(unmarked()))
+    assert_only(lab, CLOUD)
+    for row in lab.nb("--bare", "--columns=_uuid", "find", "DHCP_Options", "external_ids={}").split():
+        lab.nb("destroy", "DHCP_Options", row)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_a_connection_that_knows_the_rows_writes_what_a_new_one_finds(lab: ovn.Lab, count: int) -> None:
+    moved = replace(CLOUD, ports=(replace(GUEST, host="h2"), replace(GUEST, uuid="port-2"), *CLOUD.ports[1:]))
+    topologies = [CLOUD, BALANCED, moved, replace(CLOUD, routers=())][:count]
+    with opened(lab) as northbound:
+        for topology in topologies:
+            wait_until("it is written", lambda topology=topology: is_there(northbound, topology))
+            lab.nb("lsp-del", "port-1")
+            wait_until("the port is back", lambda topology=topology: northbound.write(desired(topology)))
+    assert_only(lab, topologies[-1])
+
+
+@contextmanager
+def opened(lab: ovn.Lab) -> Iterator[NorthboundDatabase]:
+    database = NorthboundDatabase(lab.central.nb_remote)
+    wait_until("it has the lock", database.has_lock)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def assert_only(lab: ovn.Lab, topology: CloudTopology) -> None:
+    """Assert that a new connection finds exactly the rows of a topology, then delete them."""
+    with opened(lab) as northbound:
+        assert not northbound.write(desired(topology))
+        northbound.write({})
 
 
 def test_a_second_switch_of_the_same_name_is_removed(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:

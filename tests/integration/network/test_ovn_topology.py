@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from conductor.cells.lookup import API_ALIAS
+from conductor.core.errors import Conflict
 from conductor.core.port_filters import EGRESS, INGRESS, IPV6, AddressPair, FilterRule
 from conductor.network import (
     floating_ips,
     operations,
     port_operations,
     ports,
+    qos,
     router_interfaces,
     routers,
     security_groups,
@@ -21,16 +27,17 @@ from conductor.network import (
 )
 from conductor.network.device_owners import ROUTER_GATEWAY, ROUTER_INTERFACE
 from conductor.network.floating_ips import FloatingIpCreate
-from conductor.network.models import Port, SecurityGroup
+from conductor.network.models import Port, SecurityGroup, Subnet
 from conductor.network.ovn import topology_rows
 from conductor.network.ovn.topology import CloudTopology, DhcpOption, FixedAddress, GatewayHost
+from conductor.network.ovn.topology_rows import TopologyReader
 from conductor.network.port_operations import PortCreate
 from conductor.network.port_rows import AddressRequest
 from conductor.network.routers import GatewayRequest, RouterCreate
 from conductor.network.security_groups import SecurityGroupRuleCreate
 from conductor.network.subnets import SubnetCreate
 from tests.counting import counted
-from tests.fixtures.ports import plug
+from tests.fixtures.ports import plug, unplug
 
 HOSTS = (GatewayHost("h1", ("physnet1",)),)
 
@@ -129,6 +136,95 @@ def test_the_number_of_queries_does_not_depend_on_the_number_of_ports(people: An
 
 def test_an_empty_cloud_has_an_empty_topology(db: None) -> None:
     assert topology_rows.read() == CloudTopology()
+
+
+CHANGES = [
+    "network", "subnet", "port", "more addresses", "no addresses", "groups", "no groups", "limit", "plug", "unplug",
+    "another port", "delete a port", "rule", "floating ip",
+]  # fmt: skip
+
+
+HEALTH_CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]  # the machine's load decides about it
+
+
+@given(changes=st.lists(st.sampled_from(CHANGES), min_size=1, max_size=8))
+@settings(max_examples=30, deadline=None, suppress_health_check=HEALTH_CHECKS)
+def test_what_is_read_of_changes_is_what_is_read_anew(people: Any, way_out: str, changes: list[str]) -> None:
+    reader = TopologyReader()
+    cloud = _Cloud(people, way_out)
+
+    for change in changes:
+        cloud.change(change)
+        assert reader.read(HOSTS, topology_rows.fingerprint()) == topology_rows.read(HOSTS), change
+
+
+class _Cloud:
+    """Changes of the network of ana's router, each through the API."""
+
+    def __init__(self, people: Any, way_out: str) -> None:
+        self._people = people
+        self._ana = people.ana.context()
+        self._network = _network_of(way_out)
+        self._subnet = str(Subnet.objects.get(network__uuid=self._network).uuid)
+        self._outside = str(Port.objects.get(device_owner=ROUTER_GATEWAY).network.uuid)
+        self._ports = [self._new_port() for _ in range(2)]
+        self._instance = ""
+        self._count = 0
+
+    def change(self, what: str) -> None:
+        self._count += 1
+        port = self._ports[-1]
+        update = lambda values: port_operations.update_port(self._ana, port, values)  # noqa: E731
+        actions: dict[str, Callable[[], object]] = {
+            "network": lambda: operations.update_network(self._ana, self._network, {"mtu": 1300 + self._count}),
+            "subnet": self._change_subnet,
+            "port": lambda: update({"name": f"name-{self._count}"}),
+            "more addresses": lambda: update({"fixed_ips": [AddressRequest(self._subnet)] * 2}),
+            "no addresses": lambda: update({"fixed_ips": []}),
+            "groups": lambda: update({"security_groups": ["default"]}),
+            "no groups": lambda: update({"security_groups": []}),
+            "limit": self._limit,
+            "plug": self._plug,
+            "unplug": self._unplug,
+            "another port": lambda: self._ports.append(self._new_port()),
+            "delete a port": lambda: (
+                len(self._ports) > 1 and port_operations.delete_port(self._ana, self._ports.pop(0))
+            ),
+            "rule": self._add_rule,
+            "floating ip": lambda: floating_ips.create_floating_ip(
+                self._ana, FloatingIpCreate(network_id=self._outside)
+            ),
+        }
+        with suppress(Conflict):  # of a rule that is there, and a port in use
+            actions[what]()
+
+    def _new_port(self) -> str:
+        return str(port_operations.create_port(self._ana, PortCreate(network_id=self._network)).uuid)
+
+    def _change_subnet(self) -> None:
+        subnets.update_subnet(self._ana, self._subnet, {"dns_nameservers": [f"10.0.0.{self._count}"]})
+
+    def _limit(self) -> None:
+        policy = str(qos.create_policy(self._ana, {"name": f"slow-{self._count}"}).uuid)
+        qos.create_limit(self._ana, policy, {"max_kbps": 1000 + self._count})
+        operations.update_network(self._ana, self._network, {"qos_policy": policy})
+
+    def _plug(self) -> None:
+        if not self._instance:
+            self._instance = str(uuid4())
+            plug(self._people.ana, [{"network_id": self._network, "port_id": self._ports[-1]}], self._instance, "h1")
+
+    def _unplug(self) -> None:
+        if self._instance:
+            unplug(self._instance)
+            self._instance = ""
+
+    def _add_rule(self) -> None:
+        group = str(SecurityGroup.objects.get(project_id=self._people.ana.project.id).uuid)
+        rule = SecurityGroupRuleCreate(
+            "ingress", protocol="tcp", port_range_min=self._count, port_range_max=self._count, group_id=group
+        )
+        security_groups.create_rule(self._ana, rule)
 
 
 def _network_of(router_id: str) -> str:
