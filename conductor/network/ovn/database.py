@@ -6,6 +6,7 @@ opens it when it needs it.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections import ChainMap, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from conductor.network.ovn.balancing import CheckedMember
 from conductor.network.ovn.errors import DatabaseUnavailable
 from conductor.network.ovn.northbound import (
     COLUMNS,
+    CONTESTED,
     ID,
     NAMED_TABLES,
     PREFIX,
@@ -40,6 +42,7 @@ TIMEOUT_SECONDS = 20.0
 PROBE_MILLISECONDS = 30_000
 LOCK = "novella_projection"
 GLOBAL = "NB_Global"  # the table with one row, for the whole database
+MOST_NOTED, NONE_NOTED = 20, "[]"
 
 
 class NorthboundDatabase:
@@ -49,7 +52,7 @@ class NorthboundDatabase:
         """Open the connection. Each write restores `options` of the whole database. Raises DatabaseUnavailable."""
         self._options = options or {}
         columns = {table: (*names, "external_ids") for table, names in COLUMNS.items()}
-        columns[GLOBAL] = ("nb_cfg", "options")
+        columns[GLOBAL] = ("nb_cfg", "options", "external_ids")
         self._connection = open_database(remote, "OVN_Northbound", columns, tls=tls, lock=LOCK)
         # The library keeps the connection in its class: without a class of its own a second one would use the first.
         own_class = type("NorthboundApi", (OvnNbApiIdlImpl,), {"_ovsdb_connection": None})
@@ -59,17 +62,20 @@ class NorthboundDatabase:
             raise DatabaseUnavailable(f"{remote} does not answer: {error}") from error
         self._present = _PresentRows(self._connection.idl)
 
-    def write(self, desired: Northbound, *, is_counted: bool = False) -> NorthboundChanges:
+    def write(
+        self, desired: Northbound, *, is_counted: bool = False, contested: Collection[RowKey] = ()
+    ) -> NorthboundChanges:
         """Write the differences to the desired rows in one transaction, and return them.
 
         Args:
             is_counted: Raise the number of the configuration, also without changes. Northd and the hosts repeat it.
+            contested: The rows that others keep changing, which are noted in the database for operators.
 
         Raises:
             DatabaseUnavailable: The database does not answer, or another connection has the lock. Without a change
                 to write this is not noticed.
         """
-        write = _Write(self._api, self._present, desired, self._options, is_counted)
+        write = _Write(self._api, self._present, desired, self._options, is_counted, contested)
         try:
             write.execute(check_error=True, log_errors=False)
         except (RuntimeError, TimeoutException) as error:
@@ -204,12 +210,14 @@ class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no ty
         desired: Northbound,
         options: Mapping[str, str],
         is_counted: bool,
+        contested: Collection[RowKey],
     ) -> None:
         super().__init__(api)
         self._present = present
         self._desired = desired
         self._options = options
         self._is_counted = is_counted
+        self._noted = json.dumps([f"{key.table} {key.key}" for key in sorted(contested)[:MOST_NOTED]])
         self.changes = NorthboundChanges()
 
     def run_idl(self, txn: Transaction) -> None:
@@ -231,6 +239,8 @@ class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no ty
         for row in self.api.tables[GLOBAL].rows.values():
             for name, value in self._options.items() - row.options.items():
                 row.setkey("options", name, value)
+            if row.external_ids.get(CONTESTED, NONE_NOTED) != self._noted:
+                row.setkey("external_ids", CONTESTED, self._noted)
             row.nb_cfg += self._is_counted
 
     def _refer(self, rows: Mapping[RowKey, Row], key: RowKey, column: str, wanted: Any) -> None:

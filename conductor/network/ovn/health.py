@@ -14,6 +14,7 @@ from typing import Any
 
 from conductor.network.ovn.errors import DatabaseUnavailable
 from conductor.network.ovn.gateways import gateway_hosts_of
+from conductor.network.ovn.northbound import CONTESTED
 from conductor.network.ovn.tls import TlsFiles
 
 _AT_ONCE = 65_536
@@ -23,13 +24,15 @@ _AT_ONCE = 65_536
 class OvnHealth:
     """The number of the last configuration, and the numbers that northd and each host have carried out.
 
-    `gateways` are the hosts that connect routers with external networks.
+    `gateways` are the hosts that connect routers with external networks, `contested` the rows of the northbound
+    database that others keep changing.
     """
 
     configuration: int
     northd: int
     hosts: Mapping[str, int]
     gateways: frozenset[str] = frozenset()
+    contested: tuple[str, ...] = ()
 
     @property
     def is_northd_late(self) -> bool:
@@ -48,16 +51,17 @@ class OvnHealth:
 
 def read(northbound: str, southbound: str, *, seconds: float, tls: TlsFiles | None = None) -> OvnHealth:
     """Query both databases, each within `seconds`. Raises DatabaseUnavailable."""
-    own = _select(northbound, seconds, tls, "OVN_Northbound", "NB_Global", ["nb_cfg", "sb_cfg"])
+    own = _select(northbound, seconds, tls, "OVN_Northbound", "NB_Global", ["nb_cfg", "sb_cfg", "external_ids"])
     hosts = _select(southbound, seconds, tls, "OVN_Southbound", "Chassis_Private", ["name", "nb_cfg"])
     chassis = _select(southbound, seconds, tls, "OVN_Southbound", "Chassis", ["name", "other_config"])
     reported = {row["name"]: dict(row["other_config"][1]) for row in chassis}
-    first = own[0] if own else {"nb_cfg": 0, "sb_cfg": 0}
+    first: dict[str, Any] = own[0] if own else {"nb_cfg": 0, "sb_cfg": 0, "external_ids": ["map", []]}
     return OvnHealth(
         first["nb_cfg"],
         first["sb_cfg"],
         {row["name"]: row["nb_cfg"] for row in hosts},
         frozenset(host.name for host in gateway_hosts_of(reported)),
+        tuple(json.loads(dict(first["external_ids"][1]).get(CONTESTED, "[]"))),
     )
 
 

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 # The keys of a row's `external_ids` that mark it as the projection's.
 PREFIX = "novella:"
 NAME, ID, REVISION = PREFIX + "name", PREFIX + "id", PREFIX + "rev"
+# The key of the database's own `external_ids` with the rows that others keep changing, as a JSON list.
+CONTESTED = PREFIX + "contested"
 
 # Table → the columns that the projection owns, besides its own keys of `external_ids`. It compares and writes no other.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -100,6 +102,12 @@ def diff(present: Northbound, desired: Northbound) -> NorthboundChanges:
 
 def _changed(present: Columns, desired: Columns) -> Columns:
     return {name: value for name, value in desired.items() if present.get(name) != value}
+
+
+def changed_by_others(changes: NorthboundChanges, desired: Northbound, last: Northbound) -> frozenset[RowKey]:
+    """Return the rows that a full comparison changed though they are desired as at the last write."""
+    again = {key for key in (*changes.created, *changes.updated) if last.get(key) == desired[key]}
+    return frozenset(again | (changes.deleted - last.keys()))
 
 
 class NorthboundBuilder:

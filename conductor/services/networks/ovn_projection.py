@@ -23,7 +23,7 @@ from conductor.network.ovn.balancing import CheckedMember, checked_members
 from conductor.network.ovn.database import NorthboundDatabase, SouthboundDatabase
 from conductor.network.ovn.desired import DesiredRows
 from conductor.network.ovn.gateways import gateway_hosts_of
-from conductor.network.ovn.northbound import Northbound
+from conductor.network.ovn.northbound import Northbound, RowKey, changed_by_others
 from conductor.network.ovn.routing import failover_options
 from conductor.network.ovn.topology import GatewayHost
 from conductor.network.ovn.topology_rows import TableStates, TopologyReader
@@ -92,6 +92,8 @@ class _Held:
         self._full_pass_at = self._reading_at = 0.0
         self._rows: Northbound = {}
         self._balancers: Mapping[str, int] = {}
+        self._changed_by_others: frozenset[RowKey] = frozenset()  # at the last full pass
+        self._contested: frozenset[RowKey] = frozenset()  # at the last two
         self._checked: Mapping[str, CheckedMember] = {}
         self._written: object = None
         self._recorded: object = None
@@ -106,9 +108,13 @@ class _Held:
         is_changed = seen != self._written
         if is_due or is_changed:
             self._lease.require()
+            last = self._rows
             if is_changed or is_reading_due:
                 self._read(gateway_hosts, {} if is_reading_due else states)
-            changes = self._northbound.write(self._rows, is_counted=is_due)
+            changes = self._northbound.write(self._rows, is_counted=is_due, contested=self._contested)
+            if is_due:
+                again = changed_by_others(changes, self._rows, last) if last else frozenset()
+                self._contested, self._changed_by_others = again & self._changed_by_others, again
             if changes:
                 log.info(
                     "networks written to OVN: created=%s updated=%s deleted=%s",

@@ -15,9 +15,10 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.db.transactions import database_time
 from conductor.journal.models import PeriodicLease
 from conductor.network.ovn import health
+from conductor.network.ovn.desired import switch_name
 from conductor.network.ovn.errors import DatabaseUnavailable
 from conductor.network.ovn.health import OvnHealth
-from conductor.services.networks import ovn_state
+from conductor.services.networks import ovn_projection, ovn_state
 from conductor.services.networks.ovn_projection import OvnProjection
 from conductor.services.networks.ovn_state import LEASE
 from conductor.services.operations import system_health
@@ -104,6 +105,29 @@ def test_a_gateway_that_hangs_is_found(people: Any, lab: ovn.Lab, projection: Ov
     for name in ("h1", "h2"):
         lab.sb("chassis-del", name)
     lab.sb("--all", "destroy", "Chassis_Private")
+
+
+def test_a_row_that_others_keep_changing_is_noted_until_they_stop(
+    people: Any, lab: ovn.Lab, projection: OvnProjection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ovn_projection, "FULL_PASS_SECONDS", 0.0)
+    factories.cells()
+    network = factories.network("private", people.ana.context())
+    switch = switch_name(str(network.uuid))
+
+    def noted() -> tuple[str, ...]:
+        found = ovn_state.read(seconds=WAIT_SECONDS).health
+        assert found is not None
+        return found.contested
+
+    projection.carry_out()
+    for known in ((), (), (f"Logical_Switch {switch}",)):
+        lab.nb("set", "Logical_Switch", switch, "other_config:mcast_snoop=true")
+        projection.carry_out()
+        assert noted() == known
+    for known in ((f"Logical_Switch {switch}",), ()):
+        projection.carry_out()
+        assert noted() == known
 
 
 def test_a_database_that_does_not_answer_is_reported(people: Any, lab: ovn.Lab, projection: OvnProjection) -> None:

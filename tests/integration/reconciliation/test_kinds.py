@@ -135,9 +135,16 @@ def port_not_bound(cloud: Cloud) -> None:
 
 
 def gateway_dead(cloud: Cloud) -> None:
-    seen = OvnState(1.0, OvnHealth(9, 9, {"net-1": 7, "net-2": 8, "vm-1": 2}, frozenset({"net-1", "net-2"})))
+    report_ovn(cloud, OvnHealth(9, 9, {"net-1": 7, "net-2": 8, "vm-1": 2}, frozenset({"net-1", "net-2"})))
+
+
+def ovn_row_contested(cloud: Cloud) -> None:
+    report_ovn(cloud, OvnHealth(9, 9, {}, contested=("ACL 7",)))
+
+
+def report_ovn(cloud: Cloud, found: OvnHealth) -> None:
     cloud.patch.setattr(ovn_state, "is_configured", lambda: True)
-    cloud.patch.setattr(ovn_state, "read", lambda *, seconds: seen)
+    cloud.patch.setattr(ovn_state, "read", lambda *, seconds: OvnState(1.0, found))
 
 
 def lend(cloud: Cloud, to: str, status: str = "in-use") -> VolumeAttachment:
@@ -334,7 +341,7 @@ PLANTS: dict[str, Callable[[Cloud], Callable[[], bool] | None]] = {
     plant.__name__: plant
     for plant in (
         allocation_of_failed_move, allocation_without_host, instance_without_allocation,
-        allocation_on_wrong_host, port_not_bound, gateway_dead,
+        allocation_on_wrong_host, port_not_bound, gateway_dead, ovn_row_contested,
         usage_miscounted, port_of_dead_instance, port_of_unknown, port_on_wrong_host, volume_of_dead_instance,
         device_of_dead_instance, volume_half_lent, attachment_without_device, device_without_attachment,
         state_without_workflow, instance_doubled, instance_unmapped, instance_missing, mapping_of_dead_instance,

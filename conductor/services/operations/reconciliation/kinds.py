@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from conductor.services.operations.reconciliation import (
     allocations,
-    gateways,
     guests,
     instances,
     locks,
     moves,
+    ovn,
     ports,
     undos,
     volumes,
@@ -22,7 +22,7 @@ KINDS: tuple[DiscrepancyKind, ...] = (
     *moves.KINDS,
     *volumes.KINDS,
     *ports.KINDS,
-    *gateways.KINDS,
+    *ovn.KINDS,
     *locks.KINDS,
     *undos.KINDS,
 )

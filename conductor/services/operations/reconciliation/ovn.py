@@ -1,4 +1,4 @@
-"""Discrepancies of OVN's gateways: hosts that connect routers with external networks and have stopped."""
+"""Discrepancies of OVN: gateways that have stopped, and rows that others keep changing."""
 
 from __future__ import annotations
 
@@ -18,4 +18,16 @@ def _dead(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
         yield Discrepancy(subject=f"gateway:{name}", detail=detail)
 
 
-KINDS = (DiscrepancyKind("gateway_dead", "Gateway that has stopped", _dead),)
+def _contested(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
+    for name in facts.ovn.contested if facts.ovn is not None else ():
+        detail = (
+            f"Row {name} of OVN's northbound database differs at each comparison with the networks: another client "
+            "changes it again. Find the client, such as a script with ovn-nbctl or a second cloud, and stop it."
+        )
+        yield Discrepancy(subject=f"ovn:{name}", detail=detail)
+
+
+KINDS = (
+    DiscrepancyKind("gateway_dead", "Gateway that has stopped", _dead),
+    DiscrepancyKind("ovn_row_contested", "Row of OVN that does not stay as it is written", _contested),
+)
