@@ -45,7 +45,7 @@ KERNEL_DATAPATH = "ovs-system"
 LOCK = "\0novella-local-ovn"
 TUNNEL_ADDRESS = "127.0.0.1"  # there is no other host
 PROGRAMS = ("ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-appctl", "ovs-vswitchd", "ovn-northd", "ovn-nbctl")
-REQUIRED = (*PROGRAMS, "ovn-controller", "ip")
+REQUIRED = (*PROGRAMS, "ovn-controller", "ip", "ethtool")
 FAILED = "OVN could not be configured"
 SECONDS = "--timeout=30"
 

@@ -60,7 +60,7 @@ class OvnNet:
         self._services = f"nq{taps.key_of(folder)}"
         self._lock = threading.Lock()
         self._held: dict[str, _PluggedPort] = {}
-        self._metadata = MetadataService(self._attach_service)
+        self._metadata = MetadataService(self._attach_service, bridge.remove)
 
     def missing(self) -> str:
         """Return why this host cannot have its networks on OVN, as a clause; "" when it can. Raises DriverError."""
@@ -145,7 +145,10 @@ class OvnNet:
         wanted = {held.device for held in self._held.values()}
         for device in (self._bridge.ports() | taps.devices(self._devices, self._services)) - wanted:
             log.info("port of no guest is removed: device=%s", device)
-            self._remove(device)
+            if device.startswith(self._services):
+                self._metadata.remove(device)
+            else:
+                self._remove(device)
 
     # -- metadata
 
@@ -161,9 +164,6 @@ class OvnNet:
                 self._metadata.serve(network, device, clients)
             else:
                 self._metadata.end(device)
-                self._bridge.remove(device)
 
     def _attach_service(self, network: str, device: str) -> None:
-        taps.start(device, failure=SERVICE_FAILED)
-        self._bridge.remove(device)  # of an earlier process, whose tap is gone
         self._bridge.add(device, metadata_port_name(network), failure=SERVICE_FAILED)
