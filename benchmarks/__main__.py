@@ -24,6 +24,7 @@ ALL = (
     "first_paint.py",
     "busy_list.py",
     "noisy_neighbour.py",
+    "network_projection.py",
 )
 
 
