@@ -30,11 +30,20 @@ def prepare(data_dir: Path, tiny_linux_dir: Path | None = None) -> dict[str, str
     return passwords
 
 
+def has_tiny_linux(data_dir: Path) -> bool:
+    """Return whether the real Linux image is there and current."""
+    return builder.is_current(_tiny_linux_dir(data_dir))
+
+
 def build_tiny_linux(data_dir: Path) -> Path:
     """Return the folder with a real Linux image, built on this machine the first time. Raises builder.CannotBuild."""
-    target = data_dir / "tiny-linux"
+    target = _tiny_linux_dir(data_dir)
     builder.build(target)
     return target
+
+
+def _tiny_linux_dir(data_dir: Path) -> Path:
+    return data_dir / "tiny-linux"
 
 
 def base_url() -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from conductor.management.commands import up
+from conductor.management.tiny_linux import builder
 from conductor.services.audit import seals
 from tests.acceptance.cloud import Cloud
 from tests.fixtures.starts import refused
@@ -73,6 +74,21 @@ def test_the_file_of_the_passwords_is_named_once(tmp_path: Path) -> None:
     up.Command(stdout=printed)._say_ready(tmp_path, {"demo": "see-me", "admin": "not-me"})
     assert f"Sign in as demo or admin; their passwords are in {tmp_path}/passwords.json\n" in printed.getvalue()
     assert printed.getvalue().count("passwords.json") == 1
+
+
+def test_the_first_start_announces_that_it_builds_the_image_and_a_later_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started() -> str:
+        out = io.StringIO()
+        assert up.Command(stdout=out)._tiny_linux(tmp_path) == tmp_path / "tiny-linux"
+        return out.getvalue()
+
+    monkeypatch.setattr(builder, "build", lambda output: "built")
+    monkeypatch.setattr(builder, "is_current", lambda output: False)
+    assert started().startswith("Building the image tiny-linux")
+    monkeypatch.setattr(builder, "is_current", lambda output: True)
+    assert started() == ""
 
 
 def test_a_terminal_shows_no_seals_and_a_log_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,11 @@ class Command(ManualCommand):
 
     def _tiny_linux(self, data_dir: Path) -> Path | None:
         """Return the folder with a real Linux image; None when it cannot be built."""
+        if not first_start.has_tiny_linux(data_dir):
+            self.stdout.write(
+                "Building the image tiny-linux from Debian packages; without a network this takes minutes."
+            )
+            self.stdout.flush()
         try:
             return first_start.build_tiny_linux(data_dir)
         except CannotBuild as reason:
