@@ -185,7 +185,7 @@ def test_deleting_by_keyboard_asks_and_can_be_cancelled(open_page: OpenPage, peo
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="Delete web-1?")
     expect(dialog).to_be_visible()
-    expect(dialog).to_have_accessible_description(re.compile("This can't be undone"))
+    expect(dialog).to_have_accessible_description(re.compile("Deletes the server and its disk permanently"))
     assert [role for role, _, is_modal in accessible(page) if is_modal or role in ("main", "navigation")] == ["dialog"]
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()

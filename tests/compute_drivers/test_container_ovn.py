@@ -138,7 +138,7 @@ def test_a_container_meets_a_guest_of_another_host_as_its_group_allows(
     driver, guest = make_driver(), guest_of(str(uuid4()), IMAGE, ports=(ANA,))
     uuid = guest.instance_uuid
     driver.spawn(guest, RecordedProgress())
-    assert lab.nb("get", "Logical_Switch_Port", ANA.port_uuid, "up").strip() == "true"
+    wait_until("northd says so", lambda: lab.nb("get", "Logical_Switch_Port", ANA.port_uuid, "up").strip() == "true")
     assert plugged(lab) == [ANA.port_uuid]
     assert driver.report().capabilities["guest_network"] == "ovn"
     assert "mtu 1442" in inside(driver, uuid, "ip link show eth0")

@@ -13,7 +13,6 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from compute_drivers.container.network_cards import NetworkCards
 from compute_drivers.container.paths import ContainerPaths
 from compute_drivers.container.runtime import Runtime
 from tests.acceptance.cloud import Cloud, copy_seeded
@@ -141,7 +140,7 @@ def people(
     wait_until("no servers", lambda: not cloud.servers(), SECONDS, details=cloud.log_tail)
     made.command.close()
     assert cloud.stop() == 0, cloud.log_tail()
-    subprocess.run(["ip", "netns", "delete", NetworkCards(paths(folder / "boxes", run_dir).key).namespace], check=True)
+    subprocess.run(["ip", "netns", "delete", f"novella-{paths(folder / 'boxes', run_dir).key}"], check=True)
 
 
 def paths(state_dir: Path, run_dir: Path) -> ContainerPaths:

@@ -189,7 +189,9 @@ def test_a_port_is_plugged_while_its_guest_runs(driver_on: Callable[..., Libvirt
         driver = driver_on("h1")
         driver.start()
         driver.spawn(guest, RecordedProgress())
-        assert lab.nb("get", "Logical_Switch_Port", ANA.port_uuid, "up").strip() == "true"
+        wait_until(
+            "northd says so", lambda: lab.nb("get", "Logical_Switch_Port", ANA.port_uuid, "up").strip() == "true"
+        )
         assert ours(lab, "h1") == [service, ANA.port_uuid]
         assert [card["mac_address"] for card in driver.diagnostics(guest.instance_uuid)["nics"]] == [ANA.mac_address]
         driver.stop()

@@ -220,6 +220,11 @@ class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no ty
         self._noted = json.dumps([f"{key.table} {key.key}" for key in sorted(contested)[:MOST_NOTED]])
         self.changes = NorthboundChanges()
 
+    def __str__(self) -> str:
+        return f"a write of {len(self._desired)} rows"  # for errors of the library, which would name all of them
+
+    __repr__ = __str__
+
     def run_idl(self, txn: Transaction) -> None:
         present = self._present
         self.changes = changes = present.diff(self._desired)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from conductor.network.ovn import database
 from conductor.network.ovn.database import NorthboundDatabase
 from conductor.network.ovn.desired import DEFAULT_GROUP, desired
 from conductor.network.ovn.errors import DatabaseUnavailable
@@ -248,6 +251,25 @@ def test_a_second_writer_is_refused(lab: ovn.Lab) -> None:
     assert second.write(smaller).deleted
     second.write({})
     second.close()
+
+
+def test_the_error_of_a_database_that_hangs_has_the_number_of_rows_and_none_of_them(
+    lab: ovn.Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "TIMEOUT_SECONDS", 2)
+    northbound = NorthboundDatabase(lab.central.nb_remote)
+    northbound.write(desired(CLOUD))
+    wanted = desired(BALANCED)
+    os.kill(lab.central.nb.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(DatabaseUnavailable, match=f"a write of {len(wanted)} rows") as failure:
+            northbound.write(wanted)
+    finally:
+        os.kill(lab.central.nb.pid, signal.SIGCONT)
+    assert "novella" not in str(failure.value)
+    wait_until("the write is made after all, or again", lambda: not northbound.write(wanted))
+    northbound.write({})
+    northbound.close()
 
 
 def test_a_missing_database_is_reported(tmp_path: Path) -> None:
