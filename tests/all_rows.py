@@ -1,4 +1,4 @@
-"""All rows of all databases, for tests of what changes and what stays."""
+"""All rows of all databases, for tests that compare them before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loop of a test's own, which ends: whatever waits for ever in it is cancelled."""
+"""An event loop for one test, which ends: tasks that wait for ever are cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that many tests begin with: the product's own code makes them once, and each further test has a copy.
+"""Rows that many tests begin with: the product's own code creates them once, and each further test gets a copy.
 
     insert("people", create_rows)  # in the first test of a process `create_rows` runs
 

@@ -1,4 +1,4 @@
-"""A whole Novella as users run it: `manage.py up` in a process of its own, driven over HTTP."""
+"""A whole Novella as users run it: `manage.py up` in a separate process, driven over HTTP."""
 
 from __future__ import annotations
 

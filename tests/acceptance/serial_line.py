@@ -1,4 +1,4 @@
-"""Asks a real guest from inside: a root shell on its serial line."""
+"""Runs commands inside a real guest: a root shell on its serial console."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedulers as processes of their own: conductors call them, and one that dies or hangs is followed by another."""
+"""Schedulers in separate processes: conductors call them, and call another one if one dies or hangs."""
 
 from __future__ import annotations
 

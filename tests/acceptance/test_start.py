@@ -1,4 +1,4 @@
-"""The first command: what it prints, what it writes, what it refuses, how it ends."""
+"""`novella up`: its output, its files, its refusals, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cloud with a certificate and a public URL: TLS for real, cookies that stay on it, links, and forged headers."""
+"""A cloud with a certificate and a public URL: real TLS, secure cookies, links, and forged headers."""
 
 from __future__ import annotations
 

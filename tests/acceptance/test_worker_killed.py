@@ -1,4 +1,4 @@
-"""`kill -9` at every place of build and delete: the work finishes by itself, once, and leaves nothing behind."""
+"""`kill -9` at every place of build and delete: the work finishes by itself, once, without uncompensated effects."""
 
 from __future__ import annotations
 

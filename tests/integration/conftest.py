@@ -1,4 +1,4 @@
-"""Fixtures of tests that bring made flows into trouble; see tests/integration/interventions.py."""
+"""Fixtures of tests whose artificial flows fail; see tests/integration/interventions.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mail server in this process, on a port of its own: a real one, that keeps what it gets."""
+"""A real mail server in this process, on a free port; it keeps the messages that it receives."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The integration tests of OpenStack (Tempest), run against a cloud of its own."""
+"""The integration tests of OpenStack (Tempest), run against a separate cloud."""

@@ -1,4 +1,4 @@
-"""The tests that a change can break."""
+"""Selection of the tests that a change can break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine has no room for now is refused before a build, with need and have."""
+"""A build that exceeds a machine's free resources is refused in advance, with need and have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON that people write is read down to a depth that everything else can follow, and never ends in RecursionError."""
+"""JSON from clients is read up to a depth that all other code supports, and never raises RecursionError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values as JSON has them: what `asdict` and a journey through JSON make of them, and apart from the original."""
+"""Values as plain JSON: equal to `asdict` and a round trip through JSON, and independent of the original."""
 
 from __future__ import annotations
 

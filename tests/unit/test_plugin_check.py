@@ -1,4 +1,4 @@
-"""`novella-plugin-check`: a plugin that keeps the law passes, and each way to break it is found and named."""
+"""`novella-plugin-check`: a plugin that follows the contract passes, and each violation is found and named."""
 
 from __future__ import annotations
 

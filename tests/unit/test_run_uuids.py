@@ -1,4 +1,4 @@
-"""Names of workflows: they rise, and no two are read alike."""
+"""Uuids of workflows: they rise, and their short forms differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The set-up: only what changed is made, Debian's packages are asked for once, and refusals are one line."""
+"""The set-up: only changed parts are rebuilt, Debian's packages are requested once, and errors are one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""build_in_cell with one step more, in front: at every position another step than in the version before."""
+"""build_in_cell with an additional first step, so that every position has another step than in the previous version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of the previous release, as classes of their own."""
+"""The messages of the previous release, as separate classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images that fill the disk of the cloud: too many, too large, small files of large disks, and no room left."""
+"""Images that fill the disk of the cloud: too many, too large, small files of large disks, and a full disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attacks with work that stays behind: it has no more authority, and no longer life, than the token that created it."""
+"""Attacks with delegations that outlive their token: they have no more authority, and expire no later, than it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enrolling a host over HTTP: a token opens the way once, for the host that it was made for, and nothing else does."""
+"""Enrolling a host over HTTP: only a token permits it, once, for the host that the token was created for."""
 
 from __future__ import annotations
 

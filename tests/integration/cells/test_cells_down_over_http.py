@@ -1,4 +1,4 @@
-"""Unresponsive cells in the Compute API: answers have what is known, and never guess."""
+"""Unresponsive cells in the Compute API: answers contain the known fields, and no guesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler where a cell is closed or does not answer: the others go on."""
+"""The scheduler with a cell that is closed or does not answer: it uses the other cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of this module's own: its databases are made, its death is survived, its limits are kept."""
+"""A PostgreSQL server for this module: databases are created, its death is survived, its limits are respected."""
 
 from __future__ import annotations
 

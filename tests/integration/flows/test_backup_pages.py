@@ -1,4 +1,4 @@
-"""Backups on pages: made whole and on top of each other, watched, put back, deleted; files of the storage taken in."""
+"""Backups on pages: full and incremental ones, progress, restoring, deleting; unmanaged files become volumes."""
 
 from __future__ import annotations
 

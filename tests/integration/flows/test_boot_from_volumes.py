@@ -1,4 +1,4 @@
-"""Servers that boot from volumes, with each step failing in turn: what was taken is in use, free again, or gone."""
+"""Servers that boot from volumes, with each step failing in turn: each resource is in use, free again, or gone."""
 
 from __future__ import annotations
 

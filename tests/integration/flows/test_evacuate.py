@@ -1,4 +1,4 @@
-"""Evacuation: only from a host that is fenced; what that still has goes before it may work again."""
+"""Evacuation: only from a fenced host, whose remaining guests are deleted before it may work again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images and backups of servers, with each step failing in turn: an image is whole or not there."""
+"""Images and backups of servers, with each step failing in turn: an image is complete or absent."""
 
 from __future__ import annotations
 

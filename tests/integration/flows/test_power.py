@@ -1,4 +1,4 @@
-"""Everyday actions with each step failing in turn: what was accepted has an end, and nothing stays taken."""
+"""Everyday actions with each step failing in turn: accepted actions end, and no resource stays claimed."""
 
 from __future__ import annotations
 

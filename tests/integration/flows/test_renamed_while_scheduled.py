@@ -1,4 +1,4 @@
-"""A change of what is still to be scheduled is never lost: it is there before the copy is made, or it is refused."""
+"""Changes of a server that waits for scheduling are never lost: they are copied into the cell, or refused."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Programs that run in an environment of their own, beside an installed Nova."""
+"""Programs that run in a separate environment with an installed Nova."""

@@ -1,4 +1,4 @@
-"""`python -m tests.integration.nova_adapter SEED FILE_OF_OPTIONS`: what was found out, as one line of JSON."""
+"""`python -m tests.integration.nova_adapter SEED FILE_OF_OPTIONS`: prints the results as one line of JSON."""
 
 from __future__ import annotations
 

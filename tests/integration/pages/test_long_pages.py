@@ -1,4 +1,4 @@
-"""Lists with 500 rows on a page, and what is done to as many at once."""
+"""Lists with 500 rows on a page, and actions on 500 rows at once."""
 
 from __future__ import annotations
 

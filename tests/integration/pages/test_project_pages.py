@@ -1,4 +1,4 @@
-"""Quotas, usage with its CSV and its cost, activity, and what people want of the portal."""
+"""Quotas, usage with its CSV and its cost, activity, and users' preferences."""
 
 from __future__ import annotations
 

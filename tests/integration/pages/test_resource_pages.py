@@ -1,4 +1,4 @@
-"""Pages of resources: lists, one of them, forms, refusals at their fields, and what costs how many queries."""
+"""Pages of resources: lists, details, forms, errors at their fields, and numbers of queries."""
 
 from __future__ import annotations
 

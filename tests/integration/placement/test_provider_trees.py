@@ -1,4 +1,4 @@
-"""Hosts that are several providers, on real databases: looked at, claimed, given back and moved within."""
+"""Hosts with several providers, on real databases: read, claimed, freed, and moved within the tree."""
 
 from __future__ import annotations
 

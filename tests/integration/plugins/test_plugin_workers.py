@@ -1,4 +1,4 @@
-"""A plugin that hangs or ends its process, of each kind that runs in a worker: the process that asks goes on."""
+"""A plugin that hangs or ends its process, of each kind that runs in a worker: the calling process continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failed rollbacks that go on by themselves: only those with a step that its host kept, and with no other failure."""
+"""Failed rollbacks that continue by themselves: only those whose one failure is a step that its host did not undo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After a build failed: the next alternate is claimed, once, and what became of each host is kept and shown."""
+"""After a failed build: the next alternate is claimed, once, and the result of each host is stored and shown."""
 
 from __future__ import annotations
 

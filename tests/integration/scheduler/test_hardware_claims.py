@@ -1,4 +1,4 @@
-"""Claims of CPUs, pages and devices: granted with the room, never twice, and gone with it."""
+"""Claims of CPUs, pages and devices: granted with the allocation, never twice, and freed with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates as services: what placement and the cells know of them follows."""
+"""Services of aggregates: placement and the cells are updated with them."""
 
 from __future__ import annotations
 

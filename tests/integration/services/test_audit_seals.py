@@ -1,4 +1,4 @@
-"""The sealed audit log in real databases: what is done to it past Novella is found and named."""
+"""The sealed audit log in real databases: changes that bypass Novella are found and named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking for more quota: what a member may ask, what an operator decides, once, and what is on record of it."""
+"""Quota requests: a member's request, an operator's decision, once, and their audit records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of many hosts at once: as each by itself, with the queries of one."""
+"""Reports of many hosts at once: the same effects as one by one, with the queries of one report."""
 
 from __future__ import annotations
 

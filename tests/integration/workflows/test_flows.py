@@ -1,4 +1,4 @@
-"""Build and delete with each step failing in turn: what was taken is given back, and what was accepted has an end."""
+"""Build and delete with each step failing in turn: claimed resources are freed, and accepted requests end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancel, retry, resume, reschedule: what each does, and what it is refused for."""
+"""Cancel, retry, resume, reschedule: effects, and reasons for refusals."""
 
 from __future__ import annotations
 

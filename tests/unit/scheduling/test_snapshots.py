@@ -1,4 +1,4 @@
-"""Hosts as bytes and back: nothing is lost, nothing but plain values comes out."""
+"""Hosts as bytes and back: nothing is lost, and only plain values result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hypervisor that is nothing but a dictionary."""
+"""A hypervisor whose guests are entries of a dictionary."""
 
 from __future__ import annotations
 
