@@ -39,7 +39,7 @@ def base_of(hook: Any) -> type[Any]:
 
 def _contracts() -> Iterator[str]:
     yield "## Contracts\n"
-    yield "| `novella_contract` | brought |\n|---|---|"
+    yield "| `novella_contract` | added |\n|---|---|"
     for number, brought in hookspecs.CONTRACTS.items():
         yield f"| {number} | {brought} |"
     for kind, attributes in hookspecs.DEPRECATED.items():
@@ -71,7 +71,7 @@ def _attributes(kind: type[Any]) -> Iterator[str]:
                 found[name] = (str(reported).removeprefix("ClassVar[").removesuffix("]"), getattr(kind, name))
     if not found:
         return
-    yield "| attribute | type | unless you say otherwise |\n|---|---|---|"
+    yield "| attribute | type | default |\n|---|---|---|"
     for name, (reported, value) in found.items():
         yield f"| `{name}` | `{reported.replace('|', chr(92) + '|')}` | `{_shown(value)}` |"
     yield ""

@@ -35,9 +35,9 @@ class Extension:
 
 
 class Prefilter(Extension):
-    """Turns a request into demands on the hosts: traits that they have or lack, aggregates that they are in or not.
+    """Turns a request into demands on hosts: required and forbidden traits, required and forbidden aggregates.
 
-    Demands add up: no pre-filter can remove the demand of another one. It reads the request alone.
+    Demands add up: no pre-filter can remove the demand of another one. A pre-filter reads only the request.
     """
 
     kind: ClassVar[str] = "prefilter"
@@ -49,9 +49,9 @@ class Prefilter(Extension):
 
 
 class QuotaSource(Extension):
-    """Gives limits of projects: instances, cores, ram and the others. Others keep their stored limit.
+    """Gives limits of projects: instances, cores, ram and so on. Other resources keep their stored limit.
 
-    It may only tighten the stored limits: the lower of the two counts, and −1 means no limit.
+    It can only lower the stored limits: the lower of the two applies, and −1 means no limit.
     """
 
     kind: ClassVar[str] = "quota_source"
@@ -77,7 +77,7 @@ class LaunchForm(Extension):
     """Fields that the portal's launch form shows, and that the API takes as scheduler hints `form:NAME.FIELD`.
 
     `fields` has a JSON schema with `title`, `description` and `default` for each field by name: a string, a number, an
-    integer, a boolean or an `enum` of texts. Answers that fit are stored with the request, and handed to `additions`.
+    integer, a boolean or an `enum` of texts. Valid answers are stored with the request and passed to `additions`.
     """
 
     kind: ClassVar[str] = "launch_form"
@@ -116,7 +116,7 @@ class PanelData:
 
 
 class Panel(Extension):
-    """Data for a card; the portal draws it. When it fails, the card says so."""
+    """Gives the data of a card, which the portal renders. If it fails, the card says so."""
 
     kind: ClassVar[str] = "panel"
     method: ClassVar[str] = "show"
@@ -160,7 +160,7 @@ class FlowEvent:
 
 
 class FlowObserver(Extension):
-    """Receives each event after its commit, one after another, in a process of its own beside that of the workflow.
+    """Receives each event after its commit, one after another, in a separate process.
 
     Delivery is at most once: events are lost while it exceeds its time, or while the process ends. Use a notification
     sink where no event may be lost. It has no database and cannot hold up a workflow.

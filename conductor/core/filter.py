@@ -18,8 +18,8 @@ from conductor.core.verdict import Verdict
 class Filter:
     """A condition on hosts. Pure: no I/O, no clock, no state.
 
-    A subclass must give `name` and `host_passes`. It may give `mask`, which judges all hosts at once and must agree
-    with `host_passes` on every row, and `mask_among`.
+    A subclass must define `name` and `host_passes`. It may define `mask`, which evaluates all hosts at once and must
+    agree with `host_passes` on every row, and `mask_among`.
 
     Attributes:
         runs_once_per_request: The filter sees only the first instance of a batch, as its verdict cannot change within

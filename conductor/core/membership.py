@@ -40,7 +40,7 @@ class MembershipLocation:
 class Membership(ABC):
     """A group of processes whose members notice each other's death.
 
-    Its reports are hints: they make a takeover faster, and never permit one. A member that is wrongly reported dead
+    Its reports are hints: they make a takeover faster, but do not permit it. A member that is wrongly reported dead
     does no harm, because its fencing token is refused from then on. An unreachable group only costs time.
     """
 

@@ -31,9 +31,9 @@ Send = Callable[[Notification], str]
 
 
 class NotificationSink:
-    """Takes messages: each at least once, and those of one journal in their order.
+    """Receives messages: each at least once, and those of one journal in order.
 
-    A subclass must give `name` and `open`. A message that comes again has the same `message_id`.
+    A subclass must define `name` and `open`. A message that is delivered again has the same `message_id`.
 
     Attributes:
         options_schema: A JSON schema with a default, for each option by name. An option with `writeOnly` is a secret.
@@ -51,6 +51,6 @@ class NotificationSink:
     def open(self) -> AbstractContextManager[Send]:
         """Return a connection for some messages: a function that sends one message and returns a short report.
 
-        Both raise SinkFailed where a message was not taken. It is sent again later, and all later messages wait for it.
+        Both raise SinkFailed if the message was not delivered. It is sent again later; all later messages wait for it.
         """
         raise NotImplementedError
