@@ -2,8 +2,8 @@
 
 There is a parent for the libraries, and below it one for each command, which has imported what that command needs. A
 process that it forks takes its own environment, assembles Django's settings from it, and then behaves like
-`python manage.py …`, except that it starts faster. Where an import has read a setting that is another one in this
-environment, the process starts `python manage.py …` in its place.
+`python manage.py …`, except that it starts faster. Where an import has read a setting, or may have read a
+variable, that is another one in this environment, the process starts `python manage.py …` in its place.
 
 A parent reads one JSON line per process to start and writes one when a process has begun or ended; when its own parent
 is gone it ends all that it started.
@@ -227,11 +227,22 @@ class _Parents:
         return self.pipes[command]
 
 
+# What imports of this parent may have read, besides settings.
+_parents_variables: dict[str, str] = {}
+
+
+def _fixed_variables(requested: dict[str, Any]) -> dict[str, str]:
+    """Return the variables of a request that are no settings."""
+    environment: dict[str, str] = requested["environment"]
+    return {name: value for name, value in environment.items() if not name.startswith("NOVELLA_")}
+
+
 def _be_parent(requests: int, requested: dict[str, Any]) -> None:
     """Import what a command needs, in the environment of its first request, and serve; never returns."""
     code = 70
     try:
         ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
+        _parents_variables.update(_fixed_variables(requested))
         _take_environment(requested)
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
         import django
@@ -332,7 +343,7 @@ def _become(requested: dict[str, Any]) -> None:
         sys.stdout = os.fdopen(1, "w", closefd=False, buffering=1)
         sys.stderr = os.fdopen(2, "w", closefd=False, buffering=1)
         _take_environment(requested)
-        if not _take_settings():
+        if _fixed_variables(requested) != _parents_variables or not _take_settings():
             os.execv(sys.executable, [sys.executable, str(PROJECT / "manage.py"), *requested["arguments"]])
         gc.unfreeze()
         from portal import cli
